@@ -1,0 +1,87 @@
+"""Settings are ``MAKEGOOD_*`` variables, read and checked once; a bad one is named with what it should be."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from makegood.errors import ConfigurationError
+
+PREFIX = "MAKEGOOD_"
+
+
+class Settings(BaseSettings):
+    """Every number has its unit in its name and its reason beside it."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+
+    home: Path = Path(".makegood")
+    """Data, logs and passwords of what `make up` runs."""
+    database_url: SecretStr | None = None
+    """postgresql://… of your own server (14 to 18); unset means the embedded one."""
+    database_admin_url: SecretStr | None = None
+    """Used by migrations only, where the jobs' own role may not create tables."""
+    workflows: Annotated[tuple[str, ...], NoDecode] = ()
+    """Modules that register workflow types of your own, separated by commas."""
+
+    stripe_api_key: SecretStr = SecretStr("sk_test_makegood")
+    stripe_api_base: str | None = None
+    """Unset means the shop in a box on loopback, never the real Stripe by accident."""
+    inventory_url: str | None = None
+    shipping_url: str | None = None
+    shop_port: int = Field(9900, ge=1, le=65535)
+
+    stuck_after_seconds: int = Field(300, ge=1)
+    """Without progress for this long a workflow is stuck: the published five minutes."""
+    lease_seconds: float = Field(120.0, gt=0)
+    """Longer than the longest step's timeout (30 s) with room for a slow database on either side."""
+    claim_batch: int = Field(500, ge=1, le=5000)
+    """Rows claimed in one statement: large enough to amortise a commit, small enough to lose little."""
+    calls_at_once: int = Field(64, ge=1, le=2000)
+    """Outside calls under way at one time in one process."""
+    key_window_hours: float = Field(20.0, gt=0, le=24)
+    """Stripe forgets a key after 24 hours; four are kept as a margin."""
+    context_bytes_max: int = Field(64 * 1024, ge=1024, le=64 * 1024)
+    """The database refuses more than 64 KiB, so that no row grows without a bound."""
+    log_level: str = "INFO"
+
+    @field_validator("workflows", mode="before")
+    @classmethod
+    def _split_on_commas(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("database_url", "database_admin_url", "stripe_api_base", "inventory_url", "shipping_url", mode="before")
+    @classmethod
+    def _empty_means_unset(cls, value: object) -> object:
+        return None if value == "" else value
+
+    @property
+    def shop_url(self) -> str:
+        return f"http://127.0.0.1:{self.shop_port}"
+
+    @property
+    def embedded(self) -> bool:
+        return self.database_url is None
+
+
+@functools.cache
+def get_settings() -> Settings:
+    """The settings of this process; a wrong one raises ConfigurationError naming the variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise ConfigurationError(_describe(error), hint="Correct or unset the variable and run the command again.") from None
+
+
+def _describe(error: ValidationError) -> str:
+    lines = []
+    for fault in error.errors():
+        name = PREFIX + "_".join(str(part) for part in fault["loc"][:1]).upper()
+        shown = "" if "url" in name.lower() or "key" in name.lower() else f" (it is {os.environ.get(name)!r})"
+        lines.append(f"{name}: {fault['msg']}{shown}")
+    return "; ".join(lines)
