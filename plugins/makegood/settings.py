@@ -53,9 +53,20 @@ class Settings(BaseSettings):
     @field_validator("workflows", mode="before")
     @classmethod
     def _split_on_commas(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        return (
+            tuple(part.strip() for part in value.split(",") if part.strip())
+            if isinstance(value, str)
+            else value
+        )
 
-    @field_validator("database_url", "database_admin_url", "stripe_api_base", "inventory_url", "shipping_url", mode="before")
+    @field_validator(
+        "database_url",
+        "database_admin_url",
+        "stripe_api_base",
+        "inventory_url",
+        "shipping_url",
+        mode="before",
+    )
     @classmethod
     def _empty_means_unset(cls, value: object) -> object:
         return None if value == "" else value
@@ -75,7 +86,9 @@ def get_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        raise ConfigurationError(_describe(error), hint="Correct or unset the variable and run the command again.") from None
+        raise ConfigurationError(
+            _describe(error), hint="Correct or unset the variable and run the command again."
+        ) from None
 
 
 def _describe(error: ValidationError) -> str:

@@ -1,0 +1,63 @@
+"""One outside call: within its total deadline, never raising, its outcome always one of four."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from makegood.engine.definitions import Action, Call, Request
+from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown
+from makegood.engine.payload import check_payload
+from makegood.errors import InputError, PermanentError
+
+RESULT_BYTES_MAX = 16 * 1024  # four results of this size fit a context
+
+
+async def make_call(action: Action, call: Call, request: Request) -> Outcome:
+    """A plain function runs in a thread, which a deadline cannot stop: its outcome is unknown then,
+    and it may still happen later, under the same key."""
+    try:
+        async with asyncio.timeout(call.timeout_seconds):
+            answer = await _send(action, call, request)
+    except TimeoutError:
+        return Unknown("timeout", f"no answer within {call.timeout_seconds:g} s")
+    except PermanentError as error:
+        return Failed(type(error).__name__, str(error))
+    except Exception as error:  # whatever a step raises, it may have worked before it raised
+        return Unknown(type(error).__name__, str(error))
+    return _checked(answer)
+
+
+async def look_up(action: Action, call: Call) -> Outcome | None:
+    """What became of a call made earlier: an outcome, None without a trace, Unknown when it cannot be told now."""
+    if action.look_up is None:
+        return None
+    try:
+        async with asyncio.timeout(call.timeout_seconds):
+            return await action.look_up(call)
+    except TimeoutError:
+        return Unknown("timeout", f"the look-up did not answer within {call.timeout_seconds:g} s")
+    except Exception as error:  # a look-up changes nothing, so it can simply be tried again
+        return Unknown(type(error).__name__, str(error))
+
+
+async def _send(action: Action, call: Call, request: Request) -> Any:
+    if inspect.iscoroutinefunction(action.send):
+        return await action.send(call, request)
+    answer = await asyncio.to_thread(action.send, call, request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _checked(answer: Any) -> Outcome:
+    if isinstance(answer, Failed | Unknown | Suspect):
+        return answer
+    result = answer.result if isinstance(answer, Success) else ({} if answer is None else answer)
+    if not isinstance(result, Mapping):
+        return Suspect("bad_result", f"the step returned a {type(result).__name__}, not a mapping")
+    try:
+        check_payload(result, name="result", bytes_max=RESULT_BYTES_MAX)
+    except InputError as error:
+        return Suspect("bad_result", str(error))
+    return Success(result)

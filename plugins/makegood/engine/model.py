@@ -1,0 +1,113 @@
+"""Rows as the engine sees them, and what it can decide to do with one."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A workflow under our lease, as last read or written."""
+
+    id: uuid.UUID
+    workflow_type: str
+    entity_id: str
+    state: str
+    context: Mapping[str, Any]
+    amount_minor: int | None
+    currency: str | None
+    attempts: int
+    fence: int
+    cancel_requested: bool
+    created_at: datetime
+
+    def begun(self, state: str) -> Execution:
+        return replace(self, state=state, attempts=self.attempts + 1 if state == self.state else 1)
+
+    def moved(self, state: str, result: Mapping[str, Any] | None = None) -> Execution:
+        return replace(self.with_result(result), state=state, attempts=0)
+
+    def with_result(self, result: Mapping[str, Any] | None) -> Execution:
+        return replace(self, context={**self.context, **(result or {})})
+
+
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """One undo that is owed."""
+
+    id: uuid.UUID
+    step: str
+    position: int
+    state: str
+    attempts: int
+    wait_seconds: float
+    """Until it is due; zero or less means now."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginStep:
+    """Call the step, for the first time or again under the same key."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpStep:
+    """Replaying is spent: ask what became of the step."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compensate:
+    """Undo the first ``done_count`` steps; with none done and no cancel request the workflow just failed."""
+
+    to_state: str
+    done_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginUndo:
+    """Call the undo of one step."""
+
+    compensation: Compensation
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpUndo:
+    """Replaying the undo is spent: ask what became of it."""
+
+    compensation: Compensation
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishUndone:
+    """Every undo is done: the terminal state, dead last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing is due yet."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A person must look."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is terminal."""
+
+
+Decision = BeginStep | LookUpStep | Compensate | BeginUndo | LookUpUndo | FinishUndone | Wait | Hold | Done

@@ -1,0 +1,80 @@
+"""JSON that PostgreSQL and every reader can hold: no NaN, no NUL, no lone surrogate, bounded size and depth."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from makegood.errors import InputError
+
+DEPTH_MAX = 32  # deeper than any real order, shallow enough for every parser's stack
+
+
+def check_payload(value: Any, *, name: str, bytes_max: int) -> None:
+    """Raises InputError naming the exact place of what cannot be stored."""
+    _check(value, name, 0)
+    size = len(canonical(value).encode())
+    if size > bytes_max:
+        raise InputError(
+            f"{name} is {size:,} bytes; at most {bytes_max:,} are kept", hint="Store a reference instead."
+        )
+
+
+def canonical(value: Any) -> str:
+    """One text per meaning: sorted keys, no spaces, never NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def request_hash(request: Mapping[str, Any]) -> str:
+    """SHA-256 of a request, in hex: the same request always has the same one, also after a stay in the database."""
+    return hashlib.sha256(canonical(_settled(request)).encode()).hexdigest()
+
+
+def _settled(value: Any) -> Any:
+    """Numbers as they come back from ``jsonb``, where 1e22 is a whole number and -0.0 has no sign."""
+    if isinstance(value, Mapping):
+        return {key: _settled(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_settled(item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if abs(value) >= 2**53:
+        return float(value)
+    return int(value) if value == int(value) else value
+
+
+def _check(value: Any, path: str, depth: int) -> None:
+    if depth > DEPTH_MAX:
+        raise InputError(f"{path} is nested deeper than {DEPTH_MAX}")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InputError(f"{path} has the key {key!r}; keys are text")
+            _check_text(key, f"a key of {path}")
+            _check(item, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check(item, f"{path}[{index}]", depth + 1)
+    else:
+        _check_scalar(value, path)
+
+
+def _check_scalar(value: Any, path: str) -> None:
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{path} is {value}; JSON has no such number")
+    elif value is not None and not isinstance(value, bool | int | float):
+        raise InputError(f"{path} is a {type(value).__name__}, which JSON cannot hold")
+
+
+def _check_text(value: str, path: str) -> None:
+    if "\0" in value:
+        raise InputError(f"{path} contains a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path} contains half a character (a lone surrogate)") from None

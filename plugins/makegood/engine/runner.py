@@ -1,0 +1,174 @@
+"""The engine put together for one process: database, store, workflow types; start, run once, cancel."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import socket
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from makegood.database import Database
+from makegood.engine.advance import Engine
+from makegood.engine.definitions import Workflow
+from makegood.engine.model import Execution
+from makegood.engine.payload import check_payload
+from makegood.engine.store import Store, Terms, to_execution
+from makegood.errors import AlreadyStarted, InputError, UnknownWorkflowType
+from makegood.money import check_money
+from makegood.settings import Settings
+
+ENTITY_ID_LENGTH_MAX = 150
+
+
+@dataclass(frozen=True)
+class Start:
+    """One workflow to be started; the same again is the same workflow."""
+
+    workflow_type: str
+    entity_id: str
+    context: Mapping[str, Any]
+    amount_minor: int | None = None
+    currency: str | None = None
+    traceparent: str | None = None
+
+
+class Runner:
+    """What a worker, a command or a scheduled job holds while it works."""
+
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        engine: Engine,
+        workflows: Mapping[str, Workflow],
+        settings: Settings,
+    ) -> None:
+        self.database = database
+        self.store = store
+        self.engine = engine
+        self.workflows = workflows
+        self._settings = settings
+
+    async def register(self) -> None:
+        """Makes every known type known to the database too."""
+        for workflow in self.workflows.values():
+            await self.database.call(
+                "SELECT makegood.register_workflow(%s::jsonb)", (json.dumps(workflow.to_document()),)
+            )
+
+    async def start(
+        self, starts: Sequence[Start], *, triggered_by: str, worker: str | None = None
+    ) -> list[Execution]:
+        """Starts those that are new, leased to ``worker`` if given, and returns the new ones.
+
+        Bad input is refused before anything is written; other parameters for a known entity too.
+        """
+        for start in starts:
+            self._check(start)
+        items = json.dumps([_item(start) for start in starts], allow_nan=False)
+        rows = await self.database.call(
+            "SELECT * FROM makegood.start_workflows(%s, %s, %s, %s::jsonb)",
+            (triggered_by, worker, self._settings.lease_seconds, items),
+        )
+        for row in rows:
+            _refuse(row)
+        new = [row["id"] for row in rows if row["verdict"] == "started"]
+        if not new:
+            return []
+        found = await self.database.call(
+            "SELECT * FROM makegood.workflow_executions WHERE id = ANY(%s)", (new,)
+        )
+        return [to_execution(row) for row in found]
+
+    async def run_once(
+        self,
+        *,
+        batch: int | None = None,
+        types: Sequence[str] | None = None,
+        stuck_only: bool = False,
+        ids: Sequence[uuid.UUID] | None = None,
+    ) -> Counter[str]:
+        """Claims one batch of due workflows and drives them; an empty counter means that nothing was due."""
+        claimed = await self.store.claim(
+            batch or self._settings.claim_batch, types, stuck_only=stuck_only, ids=ids
+        )
+        return await self.engine.advance(claimed) if claimed else Counter()
+
+    def _check(self, start: Start) -> None:
+        if start.workflow_type not in self.workflows:
+            known = ", ".join(sorted(self.workflows))
+            raise UnknownWorkflowType(
+                f"unknown workflow type {start.workflow_type!r}; known are: {known}",
+                hint="Name the module that defines it in MAKEGOOD_WORKFLOWS.",
+            )
+        if not 1 <= len(start.entity_id) <= ENTITY_ID_LENGTH_MAX:
+            raise InputError(
+                f"entity_id has {len(start.entity_id)} characters; 1 to {ENTITY_ID_LENGTH_MAX} are allowed"
+            )
+        check_payload(start.entity_id, name="entity_id", bytes_max=4 * ENTITY_ID_LENGTH_MAX)
+        check_money(start.amount_minor, start.currency)
+        if not isinstance(start.context, Mapping):
+            raise InputError(f"context is a {type(start.context).__name__}; it must be a mapping")
+        check_payload(start.context, name="context", bytes_max=self._settings.context_bytes_max)
+
+
+@contextlib.asynccontextmanager
+async def open_runner(
+    url: str,
+    workflows: Mapping[str, Workflow],
+    settings: Settings,
+    *,
+    worker: str | None = None,
+    chance: random.Random | None = None,
+    connection_class: Any = psycopg.AsyncConnection,
+    register: bool = True,
+) -> AsyncIterator[Runner]:
+    """A runner over ``url`` until the end of the block, its types registered."""
+    terms = Terms(worker or name_worker(), settings.lease_seconds, settings.key_window_hours * 3600)
+    async with Database(url, connection_class=connection_class) as database, Store(database, terms) as store:
+        engine = Engine(
+            store,
+            workflows,
+            calls_at_once=settings.calls_at_once,
+            lease_seconds=settings.lease_seconds,
+            chance=chance,
+        )
+        runner = Runner(database, store, engine, workflows, settings)
+        if register:
+            await runner.register()
+        yield runner
+
+
+def name_worker() -> str:
+    """Who holds a lease, for people: host and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _item(start: Start) -> dict[str, Any]:
+    return {
+        "workflow_type": start.workflow_type,
+        "entity_id": start.entity_id,
+        "context": start.context,
+        "amount_minor": start.amount_minor,
+        "currency": start.currency,
+        "traceparent": start.traceparent,
+    }
+
+
+def _refuse(row: Mapping[str, Any]) -> None:
+    if row["verdict"] == "unknown_type":
+        raise UnknownWorkflowType(
+            f"unknown workflow type {row['workflow_type']!r}", hint="Register it first."
+        )
+    if row["verdict"] == "conflict":
+        raise AlreadyStarted(
+            f"{row['entity_id']} was already started as {row['workflow_type']} with other parameters"
+        )

@@ -1,0 +1,181 @@
+"""Payments through the real ``stripe`` client. Always our own key: the client invents a random one otherwise.
+
+Unknown stays unknown (timeouts, resets, 429, 5xx, unreadable bodies); only what Stripe definitely refused
+is a failure; an answer with another amount or currency than asked for is suspect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import stripe
+
+from makegood.engine.definitions import Action, Call, Request
+from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown
+from makegood.errors import PermanentError
+from makegood.gateways.http_steps import retry_after_seconds
+
+# Stripe counts these in hundredths although their ISO minor unit has no decimals.
+TWO_DECIMALS_AT_STRIPE = frozenset({"ISK", "UGX"})
+# Stripe wants the last of their three decimals to be zero.
+THREE_DECIMALS = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
+LOOK_UP_MARGIN = timedelta(minutes=10)  # clocks differ
+LOOK_UP_SPAN = timedelta(hours=24)  # as long as a key could have been replayed
+LOOK_UP_PAGES_MAX = 50
+PAGE = 100
+
+
+class Payments:
+    """Charges and refunds of one Stripe account."""
+
+    def __init__(self, api_key: str, api_base: str | None = None) -> None:
+        self._http = stripe.HTTPXClient(timeout=httpx.Timeout(80.0))
+        options: dict[str, Any] = {"base_addresses": {"api": api_base}} if api_base else {}
+        self.client = stripe.StripeClient(api_key, http_client=self._http, max_network_retries=0, **options)
+
+    async def close(self) -> None:
+        await self._http.close_async()
+
+    def charge(self) -> Action:
+        return Action(send=self._send_charge, request=charge_request, look_up=self._look_up_charge)
+
+    def refund(self) -> Action:
+        return Action(send=self._send_refund, request=refund_request, look_up=self._look_up_refund)
+
+    async def _send_charge(self, call: Call, request: Request) -> Outcome:
+        try:
+            intent = await self.client.payment_intents.create_async(
+                dict(request), {"idempotency_key": call.key}
+            )
+        except stripe.StripeError as error:
+            return classify(error)
+        return check_charge(intent.to_dict(), request)
+
+    async def _send_refund(self, call: Call, request: Request) -> Outcome:
+        try:
+            refund = await self.client.refunds.create_async(dict(request), {"idempotency_key": call.key})
+        except stripe.StripeError as error:
+            outcome = classify(error)
+            # Refunded already: by us, with the answer lost, or by somebody else. Only the former is success.
+            if isinstance(outcome, Failed) and outcome.error_type == "charge_already_refunded":
+                return await self._look_up_refund(call) or outcome
+            return outcome
+        return check_refund(refund.to_dict(), request)
+
+    async def _look_up_charge(self, call: Call) -> Outcome | None:
+        """Our order's payment among those made since it started; None when there is none."""
+        request = charge_request(call)
+        window = _window(call)
+        parameters: dict[str, Any] = {"limit": PAGE, "created": window}
+        for _ in range(LOOK_UP_PAGES_MAX):
+            page = await self.client.payment_intents.list_async(parameters)
+            for intent in (item.to_dict() for item in page.data):
+                if (intent.get("metadata") or {}).get("order_id") == call.entity_id:
+                    return check_charge(intent, request)
+            if not page.has_more:
+                return None
+            parameters["starting_after"] = page.data[-1].id
+        return Suspect(
+            "look_up_too_long", f"more than {LOOK_UP_PAGES_MAX * PAGE} payments since the order started"
+        )
+
+    async def _look_up_refund(self, call: Call) -> Outcome | None:
+        """Our refund among those of the payment; None when there is none."""
+        request = refund_request(call)
+        page = await self.client.refunds.list_async(
+            {"payment_intent": request["payment_intent"], "limit": PAGE}
+        )
+        for refund in (item.to_dict() for item in page.data):
+            if (refund.get("metadata") or {}).get("compensation_id") == str(call.compensation_id):
+                return check_refund(refund, request)
+        return None
+
+
+def charge_request(call: Call) -> Request:
+    if call.amount_minor is None or call.currency is None:
+        raise PermanentError(f"{call.entity_id} has no amount to charge")
+    method = call.context.get("payment_method")
+    if not isinstance(method, str):
+        raise PermanentError(f"the context of {call.entity_id} has no payment_method")
+    return {
+        "amount": to_stripe_amount(call.amount_minor, call.currency),
+        "currency": call.currency.lower(),
+        "payment_method": method,
+        "payment_method_types": ["card"],
+        "confirm": True,
+        "metadata": {"order_id": call.entity_id, "workflow_id": str(call.workflow_id)},
+    }
+
+
+def refund_request(call: Call) -> Request:
+    payment_intent = (call.context.get("charge") or {}).get("payment_intent")
+    if not payment_intent:
+        raise PermanentError(f"the context of {call.entity_id} has no charge.payment_intent to refund")
+    assert call.amount_minor is not None and call.currency is not None  # noqa: PT018 - it was charged
+    return {
+        "payment_intent": payment_intent,
+        "amount": to_stripe_amount(call.amount_minor, call.currency),
+        "metadata": {
+            "order_id": call.entity_id,
+            "workflow_id": str(call.workflow_id),
+            "compensation_id": str(call.compensation_id),
+        },
+    }
+
+
+def to_stripe_amount(amount_minor: int, currency: str) -> int:
+    """Our minor units in Stripe's; refuses what Stripe cannot take."""
+    if currency in TWO_DECIMALS_AT_STRIPE:
+        return amount_minor * 100
+    if currency in THREE_DECIMALS and amount_minor % 10:
+        raise PermanentError(f"{amount_minor} {currency}: Stripe takes no third decimal other than 0")
+    return amount_minor
+
+
+def check_charge(intent: Mapping[str, Any], request: Request) -> Outcome:
+    asked = (request["amount"], request["currency"])
+    answered = (intent.get("amount"), intent.get("currency"))
+    if asked != answered:
+        return Suspect(
+            "wrong_amount", f"asked for {asked[0]} {asked[1]}, the answer says {answered[0]} {answered[1]}"
+        )
+    match intent.get("status"):
+        case "succeeded":
+            return Success({"payment_intent": intent["id"], "charge": intent.get("latest_charge")})
+        case "processing":
+            return Unknown("processing", "the payment is still being processed")
+        case status:
+            return Failed(str(status), f"the payment is {status}")
+
+
+def check_refund(refund: Mapping[str, Any], request: Request) -> Outcome:
+    if refund.get("amount") != request["amount"]:
+        return Suspect(
+            "wrong_amount", f"asked to refund {request['amount']}, the answer says {refund.get('amount')}"
+        )
+    match refund.get("status"):
+        case "succeeded" | "pending":
+            return Success({"refund": refund["id"], "status": refund["status"]})
+        case status:
+            return Failed(str(status), f"the refund is {status}")
+
+
+def classify(error: stripe.StripeError) -> Outcome:
+    """Only a refusal of this very request is definite; that another request is at work under the key is not."""
+    code = str(error.code or type(error).__name__)
+    message = error.user_message or str(error)
+    if isinstance(error, stripe.CardError):
+        return Failed(code, message)
+    if isinstance(error, stripe.IdempotencyError) and error.http_status == 400:
+        return Suspect("key_conflict", message)
+    if isinstance(error, stripe.InvalidRequestError) and error.http_status in {400, 404}:
+        return Failed(code, message)
+    return Unknown(code, message, retry_after_seconds(error.headers or {}))
+
+
+def _window(call: Call) -> dict[str, int]:
+    start, end = call.started_at - LOOK_UP_MARGIN, call.started_at + LOOK_UP_SPAN
+    return {"gte": int(start.timestamp()), "lte": int(end.timestamp())}

@@ -1,0 +1,71 @@
+-- Leases. A claim raises the fence, so that whatever a late worker still writes is refused.
+
+-- Takes up to p_batch rows that are due and free, oldest first, in one statement.
+-- p_stuck_only: only those past their step's deadline (what recovery looks for).
+CREATE OR REPLACE FUNCTION makegood.claim_workflows(
+  p_worker text, p_lease_seconds double precision, p_batch integer, p_types text[] DEFAULT NULL,
+  p_stuck_only boolean DEFAULT false, p_ids uuid[] DEFAULT NULL)
+RETURNS SETOF makegood.workflow_executions
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+  -- MATERIALIZED and SKIP LOCKED: measured, a plain subselect under a nested loop claims too many.
+  WITH c AS MATERIALIZED (
+    SELECT e.id FROM makegood.workflow_executions e
+     WHERE e.finished_at IS NULL AND e.held_at IS NULL
+       AND e.next_attempt_at <= t
+       AND (e.lease_until IS NULL OR e.lease_until <= t)
+       AND (NOT p_stuck_only OR e.deadline_at <= t)
+       AND (p_types IS NULL OR e.workflow_type = ANY (p_types))
+       AND (p_ids IS NULL OR e.id = ANY (p_ids))
+     ORDER BY e.next_attempt_at
+     LIMIT p_batch
+     FOR UPDATE SKIP LOCKED
+  )
+  UPDATE makegood.workflow_executions e
+     SET fence = e.fence + 1, lease_owner = p_worker, lease_until = t + make_interval(secs => p_lease_seconds)
+    FROM c WHERE e.id = c.id
+  RETURNING e.*;
+END
+$$;
+COMMENT ON FUNCTION makegood.claim_workflows(text, double precision, integer, text[], boolean, uuid[]) IS
+  'Leases due workflows to a worker and raises their fence; returns the rows as claimed.';
+
+-- A worker that still has rows waiting for their turn keeps them. Returns those it still holds.
+CREATE OR REPLACE FUNCTION makegood.renew_leases(p_lease_seconds double precision, p_items jsonb) RETURNS SETOF uuid
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE makegood.workflow_executions e
+     SET lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds)
+    FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint)
+   WHERE e.id = i.id AND e.fence = i.fence AND e.lease_until IS NOT NULL
+  RETURNING e.id
+$$;
+
+-- Gives rows back: due again after wait_seconds, or parked for a person where hold_reason is given, and
+-- then automatic jobs leave them alone. Not progress: updated_at stays.
+CREATE OR REPLACE FUNCTION makegood.pause_workflows(p_items jsonb) RETURNS SETOF uuid
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE makegood.workflow_executions e
+     SET lease_owner = NULL, lease_until = NULL,
+         held_at = CASE WHEN i.hold_reason IS NOT NULL THEN clock_timestamp() END,
+         held_reason = left(i.hold_reason, 2000),
+         next_attempt_at = CASE WHEN i.wait_seconds > 0
+                                THEN clock_timestamp() + make_interval(secs => i.wait_seconds)
+                                ELSE e.next_attempt_at END
+    FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint, wait_seconds double precision, hold_reason text)
+   WHERE e.id = i.id AND e.fence = i.fence AND e.finished_at IS NULL AND e.held_at IS NULL
+  RETURNING e.id
+$$;
+
+-- The rows a worker holds, as they are now: what it reads after losing a race or an acknowledgement.
+CREATE OR REPLACE FUNCTION makegood.reread_workflows(p_items jsonb) RETURNS SETOF makegood.workflow_executions
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.* FROM makegood.workflow_executions e
+    JOIN jsonb_to_recordset(p_items) AS i(id uuid, fence bigint) ON e.id = i.id AND e.fence = i.fence
+   WHERE e.held_at IS NULL AND e.lease_until IS NOT NULL
+$$;
+COMMENT ON FUNCTION makegood.renew_leases(double precision, jsonb) IS 'Extends leases a worker still holds: items {id, fence}.';
+COMMENT ON FUNCTION makegood.pause_workflows(jsonb) IS 'Gives leased workflows back, or parks them: items {id, fence, wait_seconds, hold_reason}.';
+COMMENT ON FUNCTION makegood.reread_workflows(jsonb) IS 'The rows still held under these fences: items {id, fence}.';

@@ -1,0 +1,100 @@
+-- The two transactions around an outside call. Each is one statement of the caller, so there is no
+-- half-open transaction to die in.
+
+-- Transaction one. Enters the step's state, counts the attempt, stores the key with its request's hash.
+-- Verdicts: go (call now), known (a former worker got the answer: use it), expired (the provider may have
+-- forgotten the key: look it up), conflict (the key was used with other parameters), cancel, lost.
+CREATE OR REPLACE FUNCTION makegood.begin_steps(
+  p_worker text, p_lease_seconds double precision, p_key_window_seconds double precision, p_items jsonb)
+RETURNS TABLE (id uuid, verdict text, attempt integer, response jsonb)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  v_moved uuid[];
+BEGIN
+  v_moved := ARRAY(SELECT makegood.move_workflows(p_worker, true, p_lease_seconds, p_items));
+  RETURN QUERY
+  WITH items AS MATERIALIZED (
+    SELECT i.*, m.id IS NOT NULL AS moved, e.cancel_requested AND e.fence = i.fence AND e.held_at IS NULL AS cancelled
+      FROM jsonb_to_recordset(p_items) AS i(
+        id uuid, fence bigint, step text, key text, operation text, request_hash text)
+      LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
+      LEFT JOIN makegood.workflow_executions e ON e.id = i.id
+  ), sent AS (
+    SELECT s.* FROM makegood.send_keys(p_key_window_seconds,
+      (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved)) AS s
+  ), begun AS (
+    INSERT INTO makegood.step_attempts AS a (workflow_id, step, kind, attempt, started_at, worker)
+    SELECT i.id, i.step, 'forward', 1 + coalesce((
+             SELECT max(b.attempt) FROM makegood.step_attempts b
+              WHERE b.workflow_id = i.id AND b.kind = 'forward' AND b.step = i.step), 0), t, p_worker
+      FROM items i JOIN sent s ON s.key = i.key AND s.verdict = 'go'
+    RETURNING a.workflow_id, a.attempt
+  )
+  SELECT i.id, CASE WHEN i.moved THEN s.verdict WHEN i.cancelled THEN 'cancel' ELSE 'lost' END, b.attempt, s.response
+    FROM items i LEFT JOIN sent s ON s.key = i.key LEFT JOIN begun b ON b.workflow_id = i.id;
+END
+$$;
+COMMENT ON FUNCTION makegood.begin_steps(text, double precision, double precision, jsonb) IS
+  'Before the call: items {id, fence, from_state, to_state, step, key, operation, request_hash}; go, known, expired, conflict, cancel or lost.';
+
+-- Transaction two, when the step succeeded: state, transition, result, attempt, key and outbox together.
+-- Verdicts: moved, cancel (the last step's answer is kept, but the order is to be undone), lost.
+-- The answer of a call is never thrown away: where the state went to somebody else, the key knows it.
+CREATE OR REPLACE FUNCTION makegood.finish_steps(p_worker text, p_items jsonb)
+RETURNS TABLE (id uuid, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_moved uuid[];
+BEGIN
+  v_moved := ARRAY(SELECT makegood.move_workflows(p_worker, false, 0, p_items));
+  PERFORM makegood.close_attempts('forward', p_items);
+  PERFORM makegood.answer_keys(v_moved, p_items);
+  INSERT INTO makegood.outbox (topic, key, payload)
+  SELECT o->>'topic', o->>'key', o->'payload'
+    FROM jsonb_to_recordset(p_items) AS i(id uuid, outbox jsonb)
+    JOIN unnest(v_moved) AS m(id) ON m.id = i.id
+    CROSS JOIN LATERAL jsonb_array_elements(i.outbox) AS o
+   WHERE i.outbox IS NOT NULL
+  ON CONFLICT DO NOTHING;
+  RETURN QUERY
+  SELECT i.id, CASE WHEN m.id IS NOT NULL THEN 'moved'
+                    WHEN e.cancel_requested AND e.fence = i.fence AND e.current_state = i.from_state
+                         AND e.held_at IS NULL THEN 'cancel'
+                    ELSE 'lost' END
+    FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint, from_state text)
+    LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
+    LEFT JOIN makegood.workflow_executions e ON e.id = i.id;
+END
+$$;
+COMMENT ON FUNCTION makegood.finish_steps(text, jsonb) IS
+  'After a call that succeeded: items {id, fence, from_state, to_state, step, attempt, outcome, key, response, patch, outbox}.';
+
+-- Transaction two, when the outcome is unknown: the attempt is recorded and the workflow waits its turn
+-- with the key still sent, or for a person where hold_reason is given. Not progress.
+CREATE OR REPLACE FUNCTION makegood.pause_steps(p_items jsonb)
+RETURNS TABLE (id uuid, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_ours uuid[];
+BEGIN
+  PERFORM makegood.close_attempts('forward', p_items);
+  v_ours := ARRAY(SELECT makegood.pause_workflows(p_items));
+  RETURN QUERY
+  SELECT i.id, CASE WHEN o.id IS NOT NULL THEN 'moved' ELSE 'lost' END
+    FROM jsonb_to_recordset(p_items) AS i(id uuid) LEFT JOIN unnest(v_ours) AS o(id) ON o.id = i.id;
+END
+$$;
+COMMENT ON FUNCTION makegood.pause_steps(jsonb) IS
+  'After a call whose outcome is unknown: items {id, fence, step, attempt, outcome, error_type, error, wait_seconds, hold_reason}.';
+
+-- What became of an attempt. Recorded even by a worker that lost its lease: it did happen.
+CREATE OR REPLACE FUNCTION makegood.close_attempts(p_kind text, p_items jsonb) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE makegood.step_attempts a
+     SET outcome = i.outcome, error_type = i.error_type, error = left(i.error, 2000), finished_at = clock_timestamp()
+    FROM jsonb_to_recordset(p_items) AS i(
+      id uuid, step text, attempt integer, outcome text, error_type text, error text)
+   WHERE a.workflow_id = i.id AND a.kind = p_kind AND a.step = i.step AND a.attempt = i.attempt AND a.outcome IS NULL
+$$;
+COMMENT ON FUNCTION makegood.close_attempts(text, jsonb) IS 'Records how attempts ended: items {id, step, attempt, outcome, error_type, error}.';
