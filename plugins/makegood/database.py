@@ -43,9 +43,7 @@ _OURS: dict[str, type[errors.MakegoodError]] = {
 class Database:
     """A small pool. ``call`` runs one statement, again after a lost connection, and returns its rows."""
 
-    def __init__(
-        self, url: str, *, connections: int = 4, connection_class: Any = psycopg.AsyncConnection
-    ) -> None:
+    def __init__(self, url: str, *, connections: int = 4, connection_class: Any = psycopg.AsyncConnection) -> None:
         self._pool = psycopg_pool.AsyncConnectionPool(
             url,
             min_size=1,
@@ -73,9 +71,7 @@ class Database:
     async def open(self) -> None:
         # One plain connection first: the pool would retry a wrong password in silence until it times out.
         try:
-            connection = await psycopg.AsyncConnection.connect(
-                self._url, connect_timeout=CONNECT_TIMEOUT_SECONDS
-            )
+            connection = await psycopg.AsyncConnection.connect(self._url, connect_timeout=CONNECT_TIMEOUT_SECONDS)
         except psycopg.OperationalError as error:
             raise unavailable(self._url, error) from error
         await connection.close()
@@ -118,9 +114,7 @@ def translated(error: psycopg.Error) -> Exception:
     if error.sqlstate in _OURS:
         return _OURS[error.sqlstate](message, hint=diagnostic.message_hint)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return errors.ConfigurationError(
-            message, hint="Grant makegood_jobs to this login, or use its own role."
-        )
+        return errors.ConfigurationError(message, hint="Grant makegood_jobs to this login, or use its own role.")
     if isinstance(
         error,
         psycopg.errors.UndefinedTable | psycopg.errors.UndefinedFunction | psycopg.errors.InvalidSchemaName,

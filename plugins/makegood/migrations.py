@@ -12,6 +12,7 @@ import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import sqlalchemy
@@ -41,12 +42,10 @@ class Status:
 
 def migrate(url: str) -> list[str]:
     """Applies what is missing and returns its names; an empty list means it was current already."""
-    with psycopg.connect(url) as connection:
-        _check_server_version(connection)
+    with psycopg.connect(url) as plain:
+        _check_server_version(plain)
     applied: list[str] = []
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=functools.partial(psycopg.connect, url)
-    )
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=functools.partial(psycopg.connect, url))
     try:
         with engine.connect() as connection, connection.begin():
             config = _config()
@@ -90,9 +89,7 @@ def run_online() -> None:
     if before is None or _installed_hash(driver) != _scripts_hash():
         driver.execute(_read("roles.sql"))
     driver.execute("SET LOCAL ROLE makegood_owner")
-    context.configure(
-        connection=connection, version_table_schema="makegood", on_version_apply=_remember(applied)
-    )
+    context.configure(connection=connection, version_table_schema="makegood", on_version_apply=_remember(applied))
     with context.begin_transaction():
         context.run_migrations()
         if _installed_hash(driver) != _scripts_hash():
@@ -130,7 +127,8 @@ def _run(script: str) -> None:
         context.get_context().impl.static_output(script)
     else:
         # The driver itself: SQLAlchemy would read a percent sign or a colon as a parameter.
-        op.get_bind().connection.driver_connection.execute(script)
+        driver: Any = op.get_bind().connection.driver_connection
+        driver.execute(script)
 
 
 def _config() -> Config:
@@ -147,9 +145,7 @@ def _read(name: str) -> str:
 def _scripts() -> str:
     """Functions and grants, and the note of which version of them is installed."""
     files = [path.read_text(encoding="utf-8") for path in sorted((sql_folder() / "functions").glob("*.sql"))]
-    note = (
-        f"COMMENT ON TABLE makegood.alembic_version IS 'Which migrations ran. Scripts: {_scripts_hash()}';\n"
-    )
+    note = f"COMMENT ON TABLE makegood.alembic_version IS 'Which migrations ran. Scripts: {_scripts_hash()}';\n"
     return "\n".join([*files, _read("grants.sql"), note])
 
 
@@ -162,9 +158,7 @@ def _scripts_hash() -> str:
 
 
 def _installed_hash(connection: psycopg.Connection) -> str | None:
-    row = connection.execute(
-        "SELECT obj_description(to_regclass('makegood.alembic_version'), 'pg_class')"
-    ).fetchone()
+    row = connection.execute("SELECT obj_description(to_regclass('makegood.alembic_version'), 'pg_class')").fetchone()
     return row[0].rpartition("Scripts: ")[2] if row and row[0] else None
 
 

@@ -23,9 +23,7 @@ def check_money(amount_minor: Any, currency: Any) -> None:
     if not 0 <= amount_minor <= AMOUNT_MINOR_MAX:
         raise InputError(f"amount_minor is {amount_minor}; it must be between 0 and {AMOUNT_MINOR_MAX}")
     if not isinstance(currency, str) or not re.fullmatch(r"[A-Z]{3}", currency):
-        raise InputError(
-            f"currency is {currency!r}; it must be an ISO 4217 code in capitals, for example EUR"
-        )
+        raise InputError(f"currency is {currency!r}; it must be an ISO 4217 code in capitals, for example EUR")
 
 
 def format_money(amount_minor: int, currency: str, exponent: int = 2) -> str:

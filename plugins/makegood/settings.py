@@ -53,11 +53,7 @@ class Settings(BaseSettings):
     @field_validator("workflows", mode="before")
     @classmethod
     def _split_on_commas(cls, value: object) -> object:
-        return (
-            tuple(part.strip() for part in value.split(",") if part.strip())
-            if isinstance(value, str)
-            else value
-        )
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator(
         "database_url",

@@ -14,7 +14,8 @@ $$;
 -- Verdicts: started, existing (same parameters), conflict (other parameters), unknown_type.
 CREATE OR REPLACE FUNCTION makegood.start_workflows(
   p_triggered_by text, p_worker text, p_lease_seconds double precision, p_items jsonb)
-RETURNS TABLE (workflow_type text, entity_id text, verdict text, id uuid, current_state text, fence bigint)
+RETURNS TABLE (workflow_type text, entity_id text, verdict text, id uuid, current_state text, fence bigint,
+               created_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t timestamptz := clock_timestamp();
@@ -50,7 +51,7 @@ BEGIN
               WHEN e.id IS NULL THEN 'unknown_type'
               WHEN e.start_hash = makegood.start_hash(i.context, i.amount_minor, i.currency) THEN 'existing'
               ELSE 'conflict' END,
-         e.id, e.current_state, e.fence
+         e.id, e.current_state, e.fence, e.created_at
     FROM jsonb_to_recordset(p_items) AS i(
       workflow_type text, entity_id text, context jsonb, amount_minor bigint, currency text)
     LEFT JOIN makegood.workflow_executions e ON e.workflow_type = i.workflow_type AND e.entity_id = i.entity_id

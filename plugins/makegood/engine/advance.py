@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -67,22 +68,17 @@ class Engine:
         self._prepared = asyncio.Semaphore(calls_at_once + max(1, int(calls_at_once * PREPARED_SHARE)))
         self._lease_seconds = lease_seconds
         self._chance = chance or random.Random()  # noqa: S311 - jitter, not a secret
-        self._active: dict[Any, Execution] = {}
 
     async def advance(self, executions: Iterable[Execution]) -> Counter[str]:
         """Drives each as far as it goes; returns how many ended how. One bad row never stops the others."""
-        self._active.update({execution.id: execution for execution in executions})
-        renewing = asyncio.create_task(self._keep_leases())
+        active = {execution.id: execution for execution in executions}
+        renewing = asyncio.create_task(self._keep_leases(active))
         try:
-            ends = await asyncio.gather(
-                *(self._drive(execution) for execution in list(self._active.values()))
-            )
+            return Counter(await asyncio.gather(*(self._drive(x, active) for x in list(active.values()))))
         finally:
             renewing.cancel()
-            self._active.clear()
-        return Counter(ends)
 
-    async def _drive(self, execution: Execution) -> str:
+    async def _drive(self, execution: Execution, active: dict[uuid.UUID, Execution]) -> str:
         try:
             return await self._until_end(execution)
         except TransientError as error:
@@ -92,18 +88,17 @@ class Engine:
             log.exception("workflow.poisoned", entity_id=execution.entity_id)
             return await self._park(execution, f"{type(error).__name__}: {error}")
         finally:
-            self._active.pop(execution.id, None)
+            active.pop(execution.id, None)
 
     async def _until_end(self, execution: Execution) -> str:
         workflow = self._workflows.get(execution.workflow_type)
-        current: Execution | str = execution
         for _ in range(TURNS_MAX):
-            decision = await self._decide(current, workflow)
-            current = await self._apply(decision, current, workflow)
-            if isinstance(current, str):
-                return current
-            self._active[current.id] = current
-        return await self._park(current, f"no end after {TURNS_MAX} turns")
+            decision = await self._decide(execution, workflow)
+            after = await self._apply(decision, execution, workflow)
+            if isinstance(after, str):
+                return after
+            execution = after
+        return await self._park(execution, f"no end after {TURNS_MAX} turns")
 
     async def _decide(self, execution: Execution, workflow: Workflow | None) -> Decision:
         owed = await self._store.owed(execution) if execution.state == COMPENSATING else []
@@ -183,9 +178,7 @@ class Engine:
                 item["metadata"] = {"failed_step": step.name, "error_type": error_type, "error": error[:1000]}
                 return await self._compensate(x, workflow, decide_after_failure(x, index), item)
             case Unknown(error_type, error, retry_after_seconds):
-                wait = max(
-                    retry_after_seconds, backoff.FORWARD.wait_seconds(max(x.attempts, 1), self._chance)
-                )
+                wait = max(retry_after_seconds, backoff.FORWARD.wait_seconds(max(x.attempts, 1), self._chance))
                 item |= {"outcome": "unknown", "error_type": error_type, "error": error, "wait_seconds": wait}
                 return await self._pause("pause", x, item, "waiting")
         reason = f"step {step.name!r} answered with something else than was asked: {outcome.error}"
@@ -242,9 +235,7 @@ class Engine:
     async def _compensate(
         self, x: Execution, workflow: Workflow, decision: Compensate, item: dict[str, Any]
     ) -> Execution | str:
-        plan = (
-            plan_compensations(x, workflow, decision.done_count) if decision.to_state == COMPENSATING else []
-        )
+        plan = plan_compensations(x, workflow, decision.done_count) if decision.to_state == COMPENSATING else []
         item = {
             **item,
             "id": str(x.id),
@@ -256,16 +247,12 @@ class Engine:
         row = await self._store.write("compensate", item)
         return x.moved(decision.to_state) if row.get("verdict") == "moved" else await self._reread(x)
 
-    async def _run_undo(
-        self, x: Execution, workflow: Workflow, decision: BeginUndo | LookUpUndo
-    ) -> Execution | str:
+    async def _run_undo(self, x: Execution, workflow: Workflow, decision: BeginUndo | LookUpUndo) -> Execution | str:
         step = workflow.steps[decision.index]
         assert step.undo is not None
         call = undo_call(x, step)
         if isinstance(decision, LookUpUndo):
-            return await self._look_up_undo(
-                x, step, call, decision.compensation.attempts, "its attempts are spent"
-            )
+            return await self._look_up_undo(x, step, call, decision.compensation.attempts, "its attempts are spent")
         request = step.undo.request(call)
         item = self._undo_item(x, step, call) | {
             "operation": f"{workflow.name}.{step.undo_name}",
@@ -284,17 +271,13 @@ class Engine:
                 found = outcome or from_response(row["response"])
                 return await self._record_undo(x, step, call, found, row.get("attempt"), attempts)
             case "expired":
-                return await self._look_up_undo(
-                    x, step, call, attempts, "the provider may have forgotten its key"
-                )
+                return await self._look_up_undo(x, step, call, attempts, "the provider may have forgotten its key")
             case "conflict":
                 reason = f"key {call.key} was already used with other parameters"
                 return await self._hold_undo(x, step, call, Failed("key_conflict", reason), None)
         return await self._reread(x)
 
-    async def _look_up_undo(
-        self, x: Execution, step: Step, call: Call, attempts: int, why: str
-    ) -> Execution | str:
+    async def _look_up_undo(self, x: Execution, step: Step, call: Call, attempts: int, why: str) -> Execution | str:
         assert step.undo is not None
         async with self._slots:
             outcome = await look_up(step.undo, call)
@@ -347,9 +330,7 @@ class Engine:
 
     # Either way
 
-    async def _pause(
-        self, operation: str, x: Execution, item: Mapping[str, Any], end: str
-    ) -> Execution | str:
+    async def _pause(self, operation: str, x: Execution, item: Mapping[str, Any], end: str) -> Execution | str:
         row = await self._store.write(operation, {**item, "id": str(x.id), "fence": x.fence})
         return end if row.get("verdict") == "moved" else await self._reread(x)
 
@@ -365,11 +346,11 @@ class Engine:
             log.info("workflow.lost", entity_id=x.entity_id, state=x.state, fence=x.fence)
         return fresh or "lost"
 
-    async def _keep_leases(self) -> None:
+    async def _keep_leases(self, active: Mapping[uuid.UUID, Execution]) -> None:
         while True:
             await asyncio.sleep(self._lease_seconds / 3)
             try:
-                await self._store.renew(list(self._active.values()))
+                await self._store.renew(list(active.values()))
             except TransientError as error:
                 log.warning("leases.not_renewed", error=str(error))
 

@@ -21,9 +21,7 @@ from makegood.engine.model import (
 )
 
 
-def decide(
-    execution: Execution, workflow: Workflow | None, compensations: Sequence[Compensation] = ()
-) -> Decision:
+def decide(execution: Execution, workflow: Workflow | None, compensations: Sequence[Compensation] = ()) -> Decision:
     """The next thing to do with a claimed workflow. A state or type we do not know is never guessed at."""
     if workflow is None:
         return Hold(f"workflow type {execution.workflow_type!r} is not known to this worker")

@@ -18,9 +18,7 @@ def check_payload(value: Any, *, name: str, bytes_max: int) -> None:
     _check(value, name, 0)
     size = len(canonical(value).encode())
     if size > bytes_max:
-        raise InputError(
-            f"{name} is {size:,} bytes; at most {bytes_max:,} are kept", hint="Store a reference instead."
-        )
+        raise InputError(f"{name} is {size:,} bytes; at most {bytes_max:,} are kept", hint="Store a reference instead.")
 
 
 def canonical(value: Any) -> str:

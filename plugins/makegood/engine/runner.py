@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,23 +10,27 @@ import random
 import socket
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+import structlog
 
 from makegood.database import Database
 from makegood.engine.advance import Engine
 from makegood.engine.definitions import Workflow
 from makegood.engine.model import Execution
 from makegood.engine.payload import check_payload
-from makegood.engine.store import Store, Terms, to_execution
-from makegood.errors import AlreadyStarted, InputError, UnknownWorkflowType
+from makegood.engine.store import Store, Terms
+from makegood.errors import AlreadyStarted, InputError, TransientError, UnknownWorkflowType
 from makegood.money import check_money
 from makegood.settings import Settings
 
+log = structlog.get_logger()
+
 ENTITY_ID_LENGTH_MAX = 150
+POLL_SECONDS = 0.2  # how long a new order may wait for an idle worker
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,7 @@ class Runner:
                 "SELECT makegood.register_workflow(%s::jsonb)", (json.dumps(workflow.to_document()),)
             )
 
-    async def start(
-        self, starts: Sequence[Start], *, triggered_by: str, worker: str | None = None
-    ) -> list[Execution]:
+    async def start(self, starts: Sequence[Start], *, triggered_by: str, worker: str | None = None) -> list[Execution]:
         """Starts those that are new, leased to ``worker`` if given, and returns the new ones.
 
         Bad input is refused before anything is written; other parameters for a known entity too.
@@ -80,13 +83,13 @@ class Runner:
         )
         for row in rows:
             _refuse(row)
-        new = [row["id"] for row in rows if row["verdict"] == "started"]
-        if not new:
-            return []
-        found = await self.database.call(
-            "SELECT * FROM makegood.workflow_executions WHERE id = ANY(%s)", (new,)
-        )
-        return [to_execution(row) for row in found]
+        by_entity = {(start.workflow_type, start.entity_id): start for start in starts}
+        # Never re-read here: by now another worker may hold it, and its fence must not become ours.
+        return [
+            _started(row, by_entity[row["workflow_type"], row["entity_id"]])
+            for row in rows
+            if row["verdict"] == "started"
+        ]
 
     async def run_once(
         self,
@@ -97,10 +100,38 @@ class Runner:
         ids: Sequence[uuid.UUID] | None = None,
     ) -> Counter[str]:
         """Claims one batch of due workflows and drives them; an empty counter means that nothing was due."""
-        claimed = await self.store.claim(
-            batch or self._settings.claim_batch, types, stuck_only=stuck_only, ids=ids
-        )
+        claimed = await self.store.claim(batch or self._settings.claim_batch, types, stuck_only=stuck_only, ids=ids)
         return await self.engine.advance(claimed) if claimed else Counter()
+
+    async def work(self, stop: asyncio.Event, tell: Callable[[Counter[str]], None] = lambda _: None) -> None:
+        """Takes what is due as it comes due, until told to stop; then ends what it has begun.
+
+        One call that hangs holds up its own order only: the next claim does not wait for it.
+        """
+        active: dict[asyncio.Task[Counter[str]], int] = {}
+        while not stop.is_set():
+            room = self._settings.claim_batch - sum(active.values())
+            claimed = await self._claim_if_room(room)
+            if claimed:
+                active[asyncio.create_task(self.engine.advance(claimed))] = len(claimed)
+            done, _ = await asyncio.wait(active, timeout=0) if active else (set(), set())
+            for task in done:
+                del active[task]
+                tell(task.result())
+            if not claimed:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), POLL_SECONDS)
+        for counts in await asyncio.gather(*active):
+            tell(counts)
+
+    async def _claim_if_room(self, room: int) -> list[Execution]:
+        if room <= 0:
+            return []
+        try:
+            return await self.store.claim(room)
+        except TransientError as error:
+            log.warning("claim.failed", error=str(error))
+            return []
 
     def _check(self, start: Start) -> None:
         if start.workflow_type not in self.workflows:
@@ -163,12 +194,24 @@ def _item(start: Start) -> dict[str, Any]:
     }
 
 
+def _started(row: Mapping[str, Any], start: Start) -> Execution:
+    return Execution(
+        id=row["id"],
+        workflow_type=start.workflow_type,
+        entity_id=start.entity_id,
+        state=row["current_state"],
+        context=start.context,
+        amount_minor=start.amount_minor,
+        currency=start.currency,
+        attempts=0,
+        fence=row["fence"],
+        cancel_requested=False,
+        created_at=row["created_at"],
+    )
+
+
 def _refuse(row: Mapping[str, Any]) -> None:
     if row["verdict"] == "unknown_type":
-        raise UnknownWorkflowType(
-            f"unknown workflow type {row['workflow_type']!r}", hint="Register it first."
-        )
+        raise UnknownWorkflowType(f"unknown workflow type {row['workflow_type']!r}", hint="Register it first.")
     if row["verdict"] == "conflict":
-        raise AlreadyStarted(
-            f"{row['entity_id']} was already started as {row['workflow_type']} with other parameters"
-        )
+        raise AlreadyStarted(f"{row['entity_id']} was already started as {row['workflow_type']} with other parameters")

@@ -97,9 +97,7 @@ class Store:
     async def owed(self, execution: Execution) -> list[Compensation]:
         row = await self.write("owed", {"id": str(execution.id)})
         return [
-            Compensation(
-                uuid.UUID(c["id"]), c["step"], c["position"], c["state"], c["attempts"], c["wait_seconds"]
-            )
+            Compensation(uuid.UUID(c["id"]), c["step"], c["position"], c["state"], c["attempts"], c["wait_seconds"])
             for c in row.get("compensations") or []
         ]
 
@@ -136,9 +134,7 @@ class Store:
             if not future.done():
                 future.set_result(answers.get(item["id"], {}))
 
-    async def _apart(
-        self, operation: str, entries: list[tuple[Item, asyncio.Future[Row]]], error: Exception
-    ) -> None:
+    async def _apart(self, operation: str, entries: list[tuple[Item, asyncio.Future[Row]]], error: Exception) -> None:
         if len(entries) == 1 or isinstance(error, DatabaseUnavailable):
             for _, future in entries:
                 if not future.done():

@@ -38,11 +38,7 @@ class Undo:
             return found
         if len(found) > 1:
             return Suspect("ambiguous", f"{len(found)} found for {call.entity_id}, at most one was asked for")
-        return (
-            await self._take_back(call, found[0][self.id_name])
-            if found
-            else Success({"nothing_to_undo": True})
-        )
+        return await self._take_back(call, found[0][self.id_name]) if found else Success({"nothing_to_undo": True})
 
     async def _take_back(self, call: Call, identity: str) -> Outcome:
         url = f"{self.collection_url}/{identity}/{self.verb}"
@@ -58,15 +54,11 @@ class Inventory:
 
     def reserve(self) -> Action:
         collection = f"{self.url}/inventory/reservations"
-        endpoint = HttpEndpoint(
-            self.client, collection, _reservation, lambda call: _list_url(collection, call)
-        )
+        endpoint = HttpEndpoint(self.client, collection, _reservation, lambda call: _list_url(collection, call))
         return keep_only(endpoint, "reservation_id")
 
     def release(self) -> Action:
-        return Undo(
-            self.client, f"{self.url}/inventory/reservations", "release", "reserve", "reservation_id"
-        ).action()
+        return Undo(self.client, f"{self.url}/inventory/reservations", "release", "reserve", "reservation_id").action()
 
 
 @dataclass(frozen=True)

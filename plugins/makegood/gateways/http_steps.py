@@ -7,6 +7,7 @@ The request carries the key in ``Idempotency-Key``; the service answers the same
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,9 +42,7 @@ class HttpEndpoint:
     look_up_url: Url | None = None
 
     def action(self) -> Action:
-        return Action(
-            send=self.send, request=self.request, look_up=self.look_up if self.look_up_url else None
-        )
+        return Action(send=self.send, request=self.request, look_up=self.look_up if self.look_up_url else None)
 
     def request(self, call: Call) -> Request:
         return {"method": "POST", "url": _resolve(self.url, call), "body": dict(self.body(call))}
@@ -85,14 +84,10 @@ def classify(status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
     """Success, a definite failure, or unknown; pure."""
     document = _parse(body)
     if 200 <= status < 300:
-        return (
-            Unknown("malformed", "the answer is not a JSON object") if document is None else Success(document)
-        )
+        return Unknown("malformed", "the answer is not a JSON object") if document is None else Success(document)
     error = document.get("error") if document else None
     code = str(error.get("code") or f"http_{status}") if isinstance(error, dict) else f"http_{status}"
-    message = (
-        str(error.get("message") or "") if isinstance(error, dict) else body[:200].decode("utf-8", "replace")
-    )
+    message = str(error.get("message") or "") if isinstance(error, dict) else body[:200].decode("utf-8", "replace")
     if status in DEFINITE_STATUSES and isinstance(error, dict) and code not in IN_PROGRESS_CODES:
         return Failed(code, message)
     return Unknown(code, f"HTTP {status}: {message}", retry_after_seconds(headers))
@@ -104,7 +99,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float:
         seconds = float(headers.get("retry-after", "0"))
     except ValueError:
         return 0.0
-    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX) if seconds == seconds else 0.0
+    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX) if not math.isnan(seconds) else 0.0
 
 
 async def _read(response: httpx.Response) -> bytes | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import stripe
@@ -22,6 +22,7 @@ from makegood.gateways.http_steps import retry_after_seconds
 TWO_DECIMALS_AT_STRIPE = frozenset({"ISK", "UGX"})
 # Stripe wants the last of their three decimals to be zero.
 THREE_DECIMALS = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
+REFUNDED_STATUSES = frozenset({"succeeded", "pending"})
 LOOK_UP_MARGIN = timedelta(minutes=10)  # clocks differ
 LOOK_UP_SPAN = timedelta(hours=24)  # as long as a key could have been replayed
 LOOK_UP_PAGES_MAX = 50
@@ -37,7 +38,7 @@ class Payments:
         self.client = stripe.StripeClient(api_key, http_client=self._http, max_network_retries=0, **options)
 
     async def close(self) -> None:
-        await self._http.close_async()
+        await self._http.close_async()  # type: ignore[no-untyped-call]
 
     def charge(self) -> Action:
         return Action(send=self._send_charge, request=charge_request, look_up=self._look_up_charge)
@@ -45,18 +46,37 @@ class Payments:
     def refund(self) -> Action:
         return Action(send=self._send_refund, request=refund_request, look_up=self._look_up_refund)
 
+    async def money_of(self, payment_intent: str) -> dict[str, Any]:
+        """What the provider has for one payment, in our minor units; ``error`` when it cannot be told now."""
+        try:
+            intent = (await self.client.payment_intents.retrieve_async(payment_intent)).to_dict()
+            refunds = await self.client.refunds.list_async({"payment_intent": payment_intent, "limit": PAGE})
+            disputes = await self.client.disputes.list_async({"payment_intent": payment_intent, "limit": PAGE})
+        except stripe.StripeError as error:
+            return {"payment_intent": payment_intent, "error": error.user_message or str(error)}
+        currency = str(intent["currency"]).upper()
+        charged = from_stripe_amount(int(intent.get("amount_received") or 0), currency)
+        refunded = sum(from_stripe_amount(r.amount, currency) for r in refunds.data if r.status in REFUNDED_STATUSES)
+        disputed = sum(from_stripe_amount(d.amount, currency) for d in disputes.data if d.status != "won")
+        return {
+            "payment_intent": payment_intent,
+            "currency": currency,
+            "charged": charged,
+            "refunded": refunded,
+            "disputed": disputed,
+            "net": charged - refunded - disputed,
+        }
+
     async def _send_charge(self, call: Call, request: Request) -> Outcome:
         try:
-            intent = await self.client.payment_intents.create_async(
-                dict(request), {"idempotency_key": call.key}
-            )
+            intent = await self.client.payment_intents.create_async(dict(request), {"idempotency_key": call.key})
         except stripe.StripeError as error:
             return classify(error)
         return check_charge(intent.to_dict(), request)
 
     async def _send_refund(self, call: Call, request: Request) -> Outcome:
         try:
-            refund = await self.client.refunds.create_async(dict(request), {"idempotency_key": call.key})
+            refund = await self.client.refunds.create_async(cast(Any, dict(request)), {"idempotency_key": call.key})
         except stripe.StripeError as error:
             outcome = classify(error)
             # Refunded already: by us, with the answer lost, or by somebody else. Only the former is success.
@@ -71,23 +91,19 @@ class Payments:
         window = _window(call)
         parameters: dict[str, Any] = {"limit": PAGE, "created": window}
         for _ in range(LOOK_UP_PAGES_MAX):
-            page = await self.client.payment_intents.list_async(parameters)
+            page = await self.client.payment_intents.list_async(cast(Any, parameters))
             for intent in (item.to_dict() for item in page.data):
                 if (intent.get("metadata") or {}).get("order_id") == call.entity_id:
                     return check_charge(intent, request)
             if not page.has_more:
                 return None
             parameters["starting_after"] = page.data[-1].id
-        return Suspect(
-            "look_up_too_long", f"more than {LOOK_UP_PAGES_MAX * PAGE} payments since the order started"
-        )
+        return Suspect("look_up_too_long", f"more than {LOOK_UP_PAGES_MAX * PAGE} payments since the order started")
 
     async def _look_up_refund(self, call: Call) -> Outcome | None:
         """Our refund among those of the payment; None when there is none."""
         request = refund_request(call)
-        page = await self.client.refunds.list_async(
-            {"payment_intent": request["payment_intent"], "limit": PAGE}
-        )
+        page = await self.client.refunds.list_async({"payment_intent": request["payment_intent"], "limit": PAGE})
         for refund in (item.to_dict() for item in page.data):
             if (refund.get("metadata") or {}).get("compensation_id") == str(call.compensation_id):
                 return check_refund(refund, request)
@@ -135,13 +151,15 @@ def to_stripe_amount(amount_minor: int, currency: str) -> int:
     return amount_minor
 
 
+def from_stripe_amount(amount: int, currency: str) -> int:
+    return amount // 100 if currency in TWO_DECIMALS_AT_STRIPE else amount
+
+
 def check_charge(intent: Mapping[str, Any], request: Request) -> Outcome:
     asked = (request["amount"], request["currency"])
     answered = (intent.get("amount"), intent.get("currency"))
     if asked != answered:
-        return Suspect(
-            "wrong_amount", f"asked for {asked[0]} {asked[1]}, the answer says {answered[0]} {answered[1]}"
-        )
+        return Suspect("wrong_amount", f"asked for {asked[0]} {asked[1]}, the answer says {answered[0]} {answered[1]}")
     match intent.get("status"):
         case "succeeded":
             return Success({"payment_intent": intent["id"], "charge": intent.get("latest_charge")})
@@ -153,11 +171,9 @@ def check_charge(intent: Mapping[str, Any], request: Request) -> Outcome:
 
 def check_refund(refund: Mapping[str, Any], request: Request) -> Outcome:
     if refund.get("amount") != request["amount"]:
-        return Suspect(
-            "wrong_amount", f"asked to refund {request['amount']}, the answer says {refund.get('amount')}"
-        )
+        return Suspect("wrong_amount", f"asked to refund {request['amount']}, the answer says {refund.get('amount')}")
     match refund.get("status"):
-        case "succeeded" | "pending":
+        case status if status in REFUNDED_STATUSES:
             return Success({"refund": refund["id"], "status": refund["status"]})
         case status:
             return Failed(str(status), f"the refund is {status}")

@@ -48,7 +48,5 @@ def collect(workflows: list[Workflow]) -> Mapping[str, Workflow]:
     if len(by_name) < len(workflows):
         names = [workflow.name for workflow in workflows]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigurationError(
-            f"workflow type {twice!r} is defined twice", hint="Give one of them another name."
-        )
+        raise ConfigurationError(f"workflow type {twice!r} is defined twice", hint="Give one of them another name.")
     return by_name

@@ -19,9 +19,7 @@ TOPICS_ON_COMPLETED = ("send_confirmation", "update_analytics")
 @contextlib.asynccontextmanager
 async def open_checkout(settings: Settings) -> AsyncIterator[Workflow]:
     """The checkout over the configured provider and services; their connections close with the block."""
-    payments = Payments(
-        settings.stripe_api_key.get_secret_value(), settings.stripe_api_base or settings.shop_url
-    )
+    payments = Payments(settings.stripe_api_key.get_secret_value(), settings.stripe_api_base or settings.shop_url)
     # No timeout here: each step has one deadline for the whole call, which a slow drip cannot stretch.
     async with httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None)) as client:  # noqa: S113
         inventory = Inventory(client, settings.inventory_url or settings.shop_url)

@@ -1,0 +1,1 @@
+"""``makegood bench``: figures as ratios, measured in one run."""

@@ -1,0 +1,32 @@
+"""One question to the database from a command: connect, ask, close; errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import dict_row
+
+from makegood.database import CONNECT_TIMEOUT_SECONDS, translated, unavailable
+from makegood.errors import InputError
+from makegood.local import where
+
+
+def ask(statement: LiteralString, parameters: Sequence[Any] = (), *, role: where.Role = "jobs") -> list[dict[str, Any]]:
+    """The rows of one statement, committed."""
+    for value in parameters:
+        if isinstance(value, str) and "\0" in value:
+            raise InputError("an argument contains a NUL character")
+    url = where.database_url(role)
+    try:
+        connection = psycopg.connect(
+            url, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_TIMEOUT_SECONDS
+        )
+    except psycopg.OperationalError as error:
+        raise unavailable(url, error) from error
+    with connection:
+        try:
+            return connection.execute(statement, parameters).fetchall()
+        except psycopg.Error as error:
+            raise translated(error) from error

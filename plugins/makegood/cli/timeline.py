@@ -1,0 +1,68 @@
+"""``makegood timeline order-123``: where an order is and how it came there, for a person at 3 in the morning."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from makegood.cli import output
+from makegood.cli.app import app
+from makegood.errors import EXIT_DONE, UnknownOrder
+
+
+@app.command(epilog="Example: makegood timeline order-123")
+def timeline(
+    order: Annotated[str, typer.Argument(help="The order, for example order-123.")],
+    workflow_type: Annotated[str | None, typer.Option("--type", help="Only this workflow type.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the payment provider.")] = False,
+    json: output.JsonFlag = False,
+) -> int:
+    """Show an order's story: states with times and gaps, attempts, undo, and the money at the provider."""
+    from makegood.cli.connect import ask
+    from makegood.cli.story import show_story, tell_story
+
+    rows = ask("SELECT makegood.timeline(%s, %s) AS story", (order, workflow_type), role="read")
+    if not rows:
+        raise UnknownOrder(f"nothing is known of {order}", hint=_suggest(order))
+    exponents = {row["code"]: row["exponent"] for row in ask("SELECT * FROM makegood.currencies", role="read")}
+    stories = []
+    for row in rows:
+        money = None if offline else asyncio.run(_money(row["story"]))
+        stories.append(tell_story(row["story"], money))
+    if json:
+        output.show_json({"order": order, "workflows": stories})
+        return EXIT_DONE
+    for story in stories:
+        show_story(story, exponents)
+    return EXIT_DONE
+
+
+async def _money(story: dict[str, Any]) -> dict[str, Any] | None:
+    """What the provider says of the order's payment; None where there was none to ask about."""
+    from makegood.gateways.payments import Payments
+    from makegood.settings import get_settings
+
+    intent = (story["workflow"]["context"].get("charge") or {}).get("payment_intent")
+    if not intent:
+        return None
+    settings = get_settings()
+    payments = Payments(settings.stripe_api_key.get_secret_value(), settings.stripe_api_base or settings.shop_url)
+    try:
+        return await payments.money_of(intent)
+    finally:
+        await payments.close()
+
+
+def _suggest(order: str) -> str:
+    from makegood.cli.connect import ask
+
+    similar = ask(
+        "SELECT entity_id FROM makegood.workflow_executions WHERE entity_id LIKE %s ORDER BY entity_id LIMIT 3",
+        (f"{order.replace(chr(92), '').replace('%', '').replace('_', '')}%",),
+        role="read",
+    )
+    if similar:
+        return "Did you mean " + ", ".join(row["entity_id"] for row in similar) + "?"
+    return "Order numbers are case-sensitive. The newest: `makegood db psql -- -c 'SELECT entity_id, current_state FROM workflow_executions ORDER BY id DESC LIMIT 5'`"

@@ -1,0 +1,81 @@
+"""The kinds of order a proof is made with: each takes another way through the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+STOCKED, SOLD_OUT = "sku-stocked", "sku-sold-out"
+GOOD: Mapping[str, Any] = {
+    "payment_method": "pm_card_visa",
+    "sku": STOCKED,
+    "quantity": 1,
+    "address": {"country": "SE"},
+}
+NOWHERE: Mapping[str, Any] = {"address": {"country": "XX"}}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``ends`` are the states it may end in; ``held`` means that it may wait for a person instead."""
+
+    name: str
+    ends: Sequence[str]
+    context: Mapping[str, Any] = field(default_factory=dict)
+    faults: Sequence[Mapping[str, Any]] = ()
+    cancel_before_start: bool = False
+    cancel_after_call: str | None = None
+    cancel_when_stopped: bool = False
+    held: bool = False
+
+    def full_context(self) -> dict[str, Any]:
+        return {**GOOD, **self.context}
+
+    def faults_for(self, order_id: str) -> list[dict[str, Any]]:
+        return [{**fault, "order_id": order_id} for fault in self.faults]
+
+
+SCENARIOS: Sequence[Scenario] = (
+    Scenario("completes", ends=["completed"]),
+    Scenario("declined", ends=["failed"], context={"payment_method": "pm_card_chargeDeclined"}),
+    Scenario("sold_out", ends=["compensated"], context={"sku": SOLD_OUT}),
+    Scenario("undeliverable", ends=["compensated"], context=NOWHERE),
+    Scenario("cancelled_at_once", ends=["compensated"], cancel_before_start=True),
+    Scenario("cancelled_while_charging", ends=["compensated"], cancel_after_call="charge"),
+    Scenario("cancelled_while_reserving", ends=["compensated"], cancel_after_call="reserve"),
+    Scenario("cancelled_while_shipping", ends=["compensated"], cancel_after_call="ship"),
+    # The cancel comes while the worker is stopped, so the other one honours it. Where no stop happens, or
+    # only after the end, the order completes.
+    Scenario("cancelled_behind_its_back", ends=["compensated", "completed"], cancel_when_stopped=True),
+    Scenario(
+        "charge_answer_lost", ends=["completed"], faults=[{"operation": "charge", "fault": "reset_after", "times": 1}]
+    ),
+    Scenario(
+        "refund_answer_lost",
+        ends=["compensated"],
+        context=NOWHERE,
+        faults=[{"operation": "refund", "fault": "reset_after", "times": 1}],
+    ),
+    # A stored 500 is replayed for ever: only a look-up can tell.
+    Scenario(
+        "charge_500_kept", ends=["completed"], faults=[{"operation": "charge", "fault": "error_500_after", "times": 1}]
+    ),
+    Scenario(
+        "refund_500_kept",
+        ends=["compensated"],
+        context=NOWHERE,
+        faults=[{"operation": "refund", "fault": "error_500_after", "times": 1}],
+    ),
+    Scenario(
+        "refund_never_answers",
+        ends=["compensated"],
+        context=NOWHERE,
+        faults=[{"operation": "refund", "fault": "error_500_stored", "times": 1}],
+        held=True,
+    ),
+    Scenario(
+        "shipping_down", ends=["compensated"], faults=[{"operation": "ship", "fault": "error_503", "times": 1000}]
+    ),
+)
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -1,0 +1,154 @@
+"""One real worker process, forked, that takes one order as far as it goes and may be struck on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import structlog
+
+from makegood.engine.definitions import Workflow
+from makegood.engine.runner import Runner, Start, open_runner
+from makegood.workflows.checkout import open_checkout
+from prover.ground import Ground
+from prover.scenarios import Scenario
+from prover.tripwire import Tripwire, WiredConnection, wire_workflow
+
+AMOUNT_MINOR, CURRENCY = 1999, "EUR"
+# Small, so that spent attempts are reached in a proof; the engine is the same.
+ATTEMPTS_MAX = 3
+CALL_SECONDS = 5.0
+ROUNDS_MAX = 20
+
+
+class NoWait(random.Random):
+    """Every wait is over at once: time is not what is proved here."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker does: a name, and the coroutine that does it to one order. Later jobs add their own."""
+
+    name: str
+    work: Callable[[Runner, Scenario, str, bool], Any]
+    change: Callable[[Workflow], Workflow] = lambda workflow: workflow
+    """What a mutant changes about the workflow."""
+
+
+async def check_out(runner: Runner, scenario: Scenario, order_id: str, first: bool) -> None:
+    """The first worker starts the order and drives it; every other claims what is due."""
+    if first:
+        start = Start("checkout", order_id, scenario.full_context(), AMOUNT_MINOR, CURRENCY)
+        started = await runner.start([start], triggered_by="shop", worker="first")
+        if scenario.cancel_before_start:
+            request_cancel(runner, order_id)
+        await runner.engine.advance(started)
+    for _ in range(ROUNDS_MAX):
+        if not await runner.run_once():
+            return
+
+
+CHECKOUT = Job("checkout", check_out)
+
+
+def request_cancel(runner: Runner | None, order_id: str, url: str | None = None) -> None:
+    with psycopg.connect(url or JOBS_URL[0], autocommit=True) as connection:
+        connection.execute("SELECT makegood.request_cancel('checkout', %s, 'customer', 'changed my mind')", (order_id,))
+
+
+JOBS_URL: list[str] = [""]  # of this worker process; set once it was forked
+
+
+@dataclass
+class Worker:
+    """A child process. ``wait`` returns when it ended or stopped."""
+
+    pid: int
+    report: Path
+
+    def wait(self) -> str:
+        """``done``, ``killed``, ``stopped`` or ``failed``."""
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            return "stopped"
+        if os.WIFSIGNALED(status):
+            return "killed" if os.WTERMSIG(status) == signal.SIGKILL else "failed"
+        return "done" if os.WEXITSTATUS(status) == 0 else "failed"
+
+    def resume(self) -> str:
+        os.kill(self.pid, signal.SIGCONT)
+        return self.wait()
+
+    def labels(self) -> list[str]:
+        return list(json.loads(self.report.read_text())) if self.report.exists() else []
+
+
+def start_worker(
+    ground: Ground, job: Job, scenario: Scenario, order_id: str, name: str, wire: Tripwire, report: Path
+) -> Worker:
+    """Forks: a real process of its own, that can be killed, and up in milliseconds."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return Worker(pid, report)
+    code = 1
+    try:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL + 1))
+        asyncio.run(_work(ground, job, scenario, order_id, name, wire))
+        report.write_text(json.dumps(wire.labels))
+        code = 0
+    except BaseException:
+        report.with_suffix(".error").write_text(traceback.format_exc())
+    finally:
+        os._exit(code)  # nothing of the parent's is closed or flushed twice
+
+
+async def _work(ground: Ground, job: Job, scenario: Scenario, order_id: str, name: str, wire: Tripwire) -> None:
+    settings = ground.settings()
+    WiredConnection.wire = wire
+    JOBS_URL[0] = ground.jobs_url
+
+    def after_call(label: str) -> None:
+        if scenario.cancel_after_call == label:
+            request_cancel(None, order_id)
+
+    async with contextlib.AsyncExitStack() as stack:
+        checkout = job.change(hasten(await stack.enter_async_context(open_checkout(settings))))
+        workflows = {"checkout": wire_workflow(checkout, wire, after_call)}
+        runner = await stack.enter_async_context(
+            open_runner(
+                ground.jobs_url,
+                workflows,
+                settings,
+                worker=name,
+                chance=NoWait(),
+                connection_class=WiredConnection,
+                register=False,
+            )
+        )
+        await job.work(runner, scenario, order_id, name == "first")
+
+
+def hasten(workflow: Workflow) -> Workflow:
+    """The same steps with few attempts and short deadlines."""
+    steps = [
+        replace(step, attempts_max=ATTEMPTS_MAX, undo_attempts_max=ATTEMPTS_MAX, timeout_seconds=CALL_SECONDS)
+        for step in workflow.steps
+    ]
+    return Workflow(workflow.name, steps, workflow.topics_on_completed, workflow.stuck_after_seconds)
