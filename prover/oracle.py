@@ -33,8 +33,12 @@ def find_violations(ground: Ground, scenario: Scenario, order_id: str) -> list[s
 def _end(row: dict[str, Any], scenario: Scenario) -> list[str]:
     if row["held_at"] is not None:
         return [] if scenario.held else [f"held: {row['held_reason']}"]
-    if row["current_state"] not in scenario.ends:
-        return [f"ended {row['current_state']}, expected {' or '.join(scenario.ends)}"]
+    expected = scenario.ends
+    if scenario.cancels:
+        # A worker killed early enough never came to ask; but what was asked for is honoured.
+        expected = ["compensated"] if row["cancel_requested"] else ["completed"]
+    if row["current_state"] not in expected:
+        return [f"ended {row['current_state']}, expected {' or '.join(expected)}"]
     return []
 
 

@@ -109,7 +109,7 @@ def start_worker(
         return Worker(pid, report)
     code = 1
     try:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL + 1))
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         asyncio.run(_work(ground, job, scenario, order_id, name, wire))
         report.write_text(json.dumps(wire.labels))
         code = 0

@@ -73,7 +73,7 @@ def psql(context: typer.Context, role: RoleOption = "read") -> None:
     """Open psql on the database; everything after -- is handed to psql."""
     from makegood.local.binaries import find_binaries
 
-    program = find_binaries() / "bin" / "psql"
+    program = find_binaries().program("psql")
     url = _url(role)
     sys.stdout.flush()
     environment = {**os.environ, "PGOPTIONS": "-c search_path=makegood,public"}

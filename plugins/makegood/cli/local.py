@@ -136,13 +136,14 @@ def _confirm(environment: Environment) -> None:
 
 
 def _find_checks(environment: Environment) -> Iterable[Check]:
+    from makegood.local.check import carry_on
     from makegood.local.database_checks import check_database
     from makegood.local.machine_checks import check_machine
     from makegood.local.service_checks import check_services
 
-    yield from check_machine(environment)
-    yield from check_database()
-    yield from check_services(environment)
+    yield from carry_on("machine", check_machine(environment))
+    yield from carry_on("database", check_database())
+    yield from carry_on("services", check_services(environment))
 
 
 def _judge(checks: Iterable[Check]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -95,7 +96,7 @@ async def _work(url: str, lease_seconds: float) -> None:
 
 
 def _stop_at_end_of_input(stop: asyncio.Event) -> None:
-    if not sys.stdin.buffer.read1(1024):  # type: ignore[attr-defined]
+    if not os.read(sys.stdin.fileno(), 1024):
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         stop.set()
 

@@ -68,7 +68,8 @@ def explain_gap(story: Mapping[str, Any], start: datetime, end: datetime) -> str
     if unanswered and len(within) > len(unanswered):
         return f"{total}: a worker died in the call ({unanswered[0]['worker']}); another took over"
     if unknown:
-        return f"{total}: {len(unknown)} attempt{'s' * (len(unknown) > 1)} without a clear answer, last {unknown[-1]['error_type']}"
+        tries = "1 attempt" if len(unknown) == 1 else f"{len(unknown)} attempts"
+        return f"{total}: {tries} without a clear answer, last {unknown[-1]['error_type']}"
     if unanswered:
         return f"{total}: one call is under way, or its worker died"
     return f"{total}: no attempt was made; it waited for a worker"

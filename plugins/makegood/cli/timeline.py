@@ -65,4 +65,4 @@ def _suggest(order: str) -> str:
     )
     if similar:
         return "Did you mean " + ", ".join(row["entity_id"] for row in similar) + "?"
-    return "Order numbers are case-sensitive. The newest: `makegood db psql -- -c 'SELECT entity_id, current_state FROM workflow_executions ORDER BY id DESC LIMIT 5'`"
+    return "Order numbers are case-sensitive, for example order-123."

@@ -66,7 +66,7 @@ def decide_after_failure(execution: Execution, index: int) -> Compensate:
     return Compensate(FAILED if nothing_done else COMPENSATING, index)
 
 
-def decide_without_trace(workflow: Workflow, index: int, why: str) -> Decision:
+def decide_without_trace(workflow: Workflow, index: int, why: str) -> Compensate | Hold:
     """The look-up found nothing: undo it all the same where that is harmless, otherwise a person decides."""
     step = workflow.steps[index]
     if step.undo is not None and step.undo_when_unsure:

@@ -49,9 +49,9 @@ class Payments:
     async def money_of(self, payment_intent: str) -> dict[str, Any]:
         """What the provider has for one payment, in our minor units; ``error`` when it cannot be told now."""
         try:
-            intent = (await self.client.payment_intents.retrieve_async(payment_intent)).to_dict()
-            refunds = await self.client.refunds.list_async({"payment_intent": payment_intent, "limit": PAGE})
-            disputes = await self.client.disputes.list_async({"payment_intent": payment_intent, "limit": PAGE})
+            intent = (await self.client.v1.payment_intents.retrieve_async(payment_intent)).to_dict()
+            refunds = await self.client.v1.refunds.list_async({"payment_intent": payment_intent, "limit": PAGE})
+            disputes = await self.client.v1.disputes.list_async({"payment_intent": payment_intent, "limit": PAGE})
         except stripe.StripeError as error:
             return {"payment_intent": payment_intent, "error": error.user_message or str(error)}
         currency = str(intent["currency"]).upper()
@@ -69,14 +69,15 @@ class Payments:
 
     async def _send_charge(self, call: Call, request: Request) -> Outcome:
         try:
-            intent = await self.client.payment_intents.create_async(dict(request), {"idempotency_key": call.key})
+            parameters = cast(Any, dict(request))
+            intent = await self.client.v1.payment_intents.create_async(parameters, {"idempotency_key": call.key})
         except stripe.StripeError as error:
             return classify(error)
         return check_charge(intent.to_dict(), request)
 
     async def _send_refund(self, call: Call, request: Request) -> Outcome:
         try:
-            refund = await self.client.refunds.create_async(cast(Any, dict(request)), {"idempotency_key": call.key})
+            refund = await self.client.v1.refunds.create_async(cast(Any, dict(request)), {"idempotency_key": call.key})
         except stripe.StripeError as error:
             outcome = classify(error)
             # Refunded already: by us, with the answer lost, or by somebody else. Only the former is success.
@@ -91,7 +92,7 @@ class Payments:
         window = _window(call)
         parameters: dict[str, Any] = {"limit": PAGE, "created": window}
         for _ in range(LOOK_UP_PAGES_MAX):
-            page = await self.client.payment_intents.list_async(cast(Any, parameters))
+            page = await self.client.v1.payment_intents.list_async(cast(Any, parameters))
             for intent in (item.to_dict() for item in page.data):
                 if (intent.get("metadata") or {}).get("order_id") == call.entity_id:
                     return check_charge(intent, request)
@@ -103,7 +104,7 @@ class Payments:
     async def _look_up_refund(self, call: Call) -> Outcome | None:
         """Our refund among those of the payment; None when there is none."""
         request = refund_request(call)
-        page = await self.client.refunds.list_async({"payment_intent": request["payment_intent"], "limit": PAGE})
+        page = await self.client.v1.refunds.list_async({"payment_intent": request["payment_intent"], "limit": PAGE})
         for refund in (item.to_dict() for item in page.data):
             if (refund.get("metadata") or {}).get("compensation_id") == str(call.compensation_id):
                 return check_refund(refund, request)

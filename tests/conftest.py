@@ -1,0 +1,105 @@
+"""One real PostgreSQL and one real shop for all tests; every test that asks gets a database of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
+
+from makegood import migrations
+from makegood.local.postgres import EmbeddedPostgres
+from makegood.settings import Settings
+from sandbox.client import ShopControl, ShopProcess
+
+TEMPLATE = "makegood_template"
+# What a crash of the machine would need; a test's server does not outlive it.
+FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No variable of the person who runs the tests may change what they test."""
+    for name in [name for name in os.environ if name.startswith("MAKEGOOD_") and name != "MAKEGOOD_CI"]:
+        del os.environ[name]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """In CI everything is installed, so a skipped test is a failure."""
+    report = yield
+    if os.environ.get("MAKEGOOD_CI") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
+    return report
+
+
+@dataclass(frozen=True)
+class DatabaseUrls:
+    """One migrated database, as each role sees it."""
+
+    admin: str
+    jobs: str
+    read: str
+
+    def rows(self, statement: Any, parameters: Any = (), *, role: str = "admin") -> list[dict[str, Any]]:
+        with psycopg.connect(getattr(self, role), autocommit=True, row_factory=dict_row) as connection:
+            cursor = connection.execute(statement, parameters)
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """The embedded server, with a migrated template database."""
+    postgres = EmbeddedPostgres(tmp_path_factory.mktemp("server"), server_settings=FAST)
+    postgres.start()
+    try:
+        admin = postgres.url("postgres")
+        with psycopg.connect(admin, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
+        migrations.migrate(postgres.url("postgres", TEMPLATE))
+        yield postgres
+    finally:
+        postgres.stop()
+
+
+@pytest.fixture
+def database(server: EmbeddedPostgres) -> Iterator[DatabaseUrls]:
+    """A fresh migrated database, gone after the test."""
+    name = f"test_{secrets.token_hex(6)}"
+    admin = server.url("postgres")
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(TEMPLATE))
+        )
+    urls = [make_conninfo(server.url(role), dbname=name) for role in ("postgres", "makegood_jobs", "makegood_read")]
+    yield DatabaseUrls(*urls)
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def shop_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShopProcess]:
+    with ShopProcess(tmp_path_factory.mktemp("shop")) as process:
+        yield process
+
+
+@pytest.fixture
+def shop(shop_process: ShopProcess) -> Iterator[ShopControl]:
+    """The running shop, empty and calm."""
+    with ShopControl(shop_process.url) as control:
+        control.reset()
+        yield control
+
+
+@pytest.fixture
+def settings(shop_process: ShopProcess, tmp_path: Path) -> Settings:
+    url = shop_process.url
+    return Settings(home=tmp_path, stripe_api_base=url, inventory_url=url, shipping_url=url)
