@@ -67,7 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgre
         migrations.migrate(postgres.url("postgres", TEMPLATE))
         yield postgres
     finally:
-        postgres.stop()
+        postgres.wipe()  # its data may lie outside pytest's folders, where an unprivileged user can read
 
 
 @pytest.fixture

@@ -35,18 +35,21 @@ COMMENT ON FUNCTION makegood.claim_workflows(text, double precision, integer, te
 
 -- A worker that still has rows waiting for their turn keeps them. Returns those it still holds.
 CREATE OR REPLACE FUNCTION makegood.renew_leases(p_lease_seconds double precision, p_items jsonb) RETURNS SETOF uuid
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
   UPDATE makegood.workflow_executions e
      SET lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds)
     FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint)
    WHERE e.id = i.id AND e.fence = i.fence AND e.lease_until IS NOT NULL
+     AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
   RETURNING e.id
 $$;
 
 -- Gives rows back: due again after wait_seconds, or parked for a person where hold_reason is given, and
 -- then automatic jobs leave them alone. Not progress: updated_at stays.
 CREATE OR REPLACE FUNCTION makegood.pause_workflows(p_items jsonb) RETURNS SETOF uuid
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
   UPDATE makegood.workflow_executions e
      SET lease_owner = NULL, lease_until = NULL,
          held_at = CASE WHEN i.hold_reason IS NOT NULL THEN clock_timestamp() END,
@@ -56,15 +59,18 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                 ELSE e.next_attempt_at END
     FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint, wait_seconds double precision, hold_reason text)
    WHERE e.id = i.id AND e.fence = i.fence AND e.finished_at IS NULL AND e.held_at IS NULL
+     AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
   RETURNING e.id
 $$;
 
 -- The rows a worker holds, as they are now: what it reads after losing a race or an acknowledgement.
 CREATE OR REPLACE FUNCTION makegood.reread_workflows(p_items jsonb) RETURNS SETOF makegood.workflow_executions
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
   SELECT e.* FROM makegood.workflow_executions e
     JOIN jsonb_to_recordset(p_items) AS i(id uuid, fence bigint) ON e.id = i.id AND e.fence = i.fence
    WHERE e.held_at IS NULL AND e.lease_until IS NOT NULL
+     AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
 $$;
 COMMENT ON FUNCTION makegood.renew_leases(double precision, jsonb) IS 'Extends leases a worker still holds: items {id, fence}.';
 COMMENT ON FUNCTION makegood.pause_workflows(jsonb) IS 'Gives leased workflows back, or parks them: items {id, fence, wait_seconds, hold_reason}.';

@@ -7,7 +7,8 @@
 -- by some mistake would ask the provider for the same refund.
 CREATE OR REPLACE FUNCTION makegood.compensate_workflows(p_worker text, p_items jsonb)
 RETURNS TABLE (id uuid, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
   v_moved uuid[];
@@ -43,7 +44,8 @@ COMMENT ON FUNCTION makegood.compensate_workflows(text, jsonb) IS
 CREATE OR REPLACE FUNCTION makegood.begin_compensations(
   p_worker text, p_lease_seconds double precision, p_key_window_seconds double precision, p_items jsonb)
 RETURNS TABLE (id uuid, verdict text, attempt integer, response jsonb)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
   v_moved uuid[];
@@ -56,6 +58,7 @@ BEGIN
       FROM jsonb_to_recordset(p_items) AS i(id uuid, compensation_id uuid)
       JOIN unnest(v_moved) AS m(id) ON m.id = i.id
      WHERE c.id = i.compensation_id AND c.workflow_id = i.id AND c.state IN ('pending', 'running')
+       AND c.id = ANY (ARRAY(SELECT b.compensation_id FROM jsonb_to_recordset(p_items) AS b(compensation_id uuid)))
        AND NOT EXISTS (SELECT FROM makegood.compensations l
                         WHERE l.workflow_id = c.workflow_id AND l."position" > c."position" AND l.state <> 'succeeded')
     RETURNING c.workflow_id
@@ -87,7 +90,8 @@ COMMENT ON FUNCTION makegood.begin_compensations(text, double precision, double 
 -- After an undo that succeeded.
 CREATE OR REPLACE FUNCTION makegood.finish_compensations(p_worker text, p_items jsonb)
 RETURNS TABLE (id uuid, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
   v_moved uuid[];
@@ -99,7 +103,8 @@ BEGIN
      SET state = 'succeeded', succeeded_at = t, result = i.response, last_error = NULL
     FROM jsonb_to_recordset(p_items) AS i(id uuid, compensation_id uuid, response jsonb)
     JOIN unnest(v_moved) AS m(id) ON m.id = i.id
-   WHERE c.id = i.compensation_id AND c.workflow_id = i.id AND c.state IN ('pending', 'running');
+   WHERE c.id = i.compensation_id AND c.workflow_id = i.id AND c.state IN ('pending', 'running')
+     AND c.id = ANY (ARRAY(SELECT b.compensation_id FROM jsonb_to_recordset(p_items) AS b(compensation_id uuid)));
   RETURN QUERY
   SELECT i.id, CASE WHEN m.id IS NOT NULL THEN 'moved' ELSE 'lost' END
     FROM jsonb_to_recordset(p_items) AS i(id uuid) LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id;
@@ -112,7 +117,8 @@ COMMENT ON FUNCTION makegood.finish_compensations(text, jsonb) IS
 -- hold_reason is given. It is never dropped: the workflow stays `compensating`.
 CREATE OR REPLACE FUNCTION makegood.pause_compensations(p_items jsonb)
 RETURNS TABLE (id uuid, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
   v_ours uuid[];
@@ -126,7 +132,8 @@ BEGIN
     FROM jsonb_to_recordset(p_items) AS i(
       id uuid, compensation_id uuid, wait_seconds double precision, hold_reason text, error_type text, error text)
     JOIN unnest(v_ours) AS o(id) ON o.id = i.id
-   WHERE c.id = i.compensation_id AND c.workflow_id = i.id AND c.state IN ('pending', 'running');
+   WHERE c.id = i.compensation_id AND c.workflow_id = i.id AND c.state IN ('pending', 'running')
+     AND c.id = ANY (ARRAY(SELECT b.compensation_id FROM jsonb_to_recordset(p_items) AS b(compensation_id uuid)));
   RETURN QUERY
   SELECT i.id, CASE WHEN o.id IS NOT NULL THEN 'moved' ELSE 'lost' END
     FROM jsonb_to_recordset(p_items) AS i(id uuid) LEFT JOIN unnest(v_ours) AS o(id) ON o.id = i.id;
@@ -138,11 +145,13 @@ COMMENT ON FUNCTION makegood.pause_compensations(jsonb) IS
 -- What is owed per workflow, with the seconds until each is due by the database's clock.
 CREATE OR REPLACE FUNCTION makegood.owed_compensations(p_items jsonb)
 RETURNS TABLE (id uuid, compensations jsonb)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
   SELECT c.workflow_id, jsonb_agg(jsonb_build_object(
            'id', c.id, 'step', c.step, 'position', c."position", 'state', c.state, 'attempts', c.attempts,
            'wait_seconds', extract(epoch FROM c.next_attempt_at - clock_timestamp())))
     FROM makegood.compensations c JOIN jsonb_to_recordset(p_items) AS i(id uuid) ON i.id = c.workflow_id
+   WHERE c.workflow_id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
    GROUP BY c.workflow_id
 $$;
 COMMENT ON FUNCTION makegood.owed_compensations(jsonb) IS 'The compensations of workflows: items {id}.';

@@ -7,7 +7,8 @@
 -- Marks keys as sent, right before the wire. The same key with other parameters is refused here.
 CREATE OR REPLACE FUNCTION makegood.send_keys(p_window_seconds double precision, p_items jsonb)
 RETURNS TABLE (key text, verdict text, response jsonb)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
 BEGIN
@@ -32,13 +33,15 @@ BEGIN
               WHEN k.status IN ('known', 'recorded') THEN 'known'
               ELSE 'expired' END,
          CASE WHEN s.key IS NULL THEN k.response END
-    FROM items i LEFT JOIN sent s ON s.key = i.key LEFT JOIN makegood.idempotency_keys k ON k.key = i.key;
+    FROM items i LEFT JOIN sent s ON s.key = i.key
+    LEFT JOIN makegood.idempotency_keys k ON k.key = i.key AND k.key = ANY (ARRAY(SELECT b.key FROM items b));
 END
 $$;
 
 -- Stores answers: `recorded` for workflows whose state moved in this transaction, `known` for the others.
 CREATE OR REPLACE FUNCTION makegood.answer_keys(p_recorded uuid[], p_items jsonb) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
   UPDATE makegood.idempotency_keys k
      SET status = CASE WHEN r.id IS NOT NULL THEN 'recorded' ELSE 'known' END,
          response = coalesce(k.response, i.response), caller = NULL, caller_until = NULL
@@ -46,6 +49,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     LEFT JOIN unnest(p_recorded) AS r(id) ON r.id = i.id
    WHERE k.key = i.key AND i.response IS NOT NULL AND k.first_sent_at IS NOT NULL
      AND (k.status = 'sent' OR (k.status = 'known' AND r.id IS NOT NULL))
+     AND k.key = ANY (ARRAY(SELECT b.key FROM jsonb_to_recordset(p_items) AS b(key text)))
 $$;
 
 -- One key for a caller outside any workflow. Of many concurrent callers exactly one is told `go`; the

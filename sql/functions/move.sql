@@ -1,3 +1,7 @@
+-- How items meet a large table, here and in the other files: `= ANY (their ids)` goes through the index, and
+-- a hash join puts them side by side (enable_*). Left alone, the planner, which cannot know how many items
+-- there are, keeps a plan from when the table was young and reads all of it later.
+
 -- The guard. Every change of state in the system goes through move_workflows: the row must still be in
 -- the state the caller saw, under the fence the caller was given, and its transition is written with it.
 
@@ -8,7 +12,8 @@
 CREATE OR REPLACE FUNCTION makegood.move_workflows(
   p_triggered_by text, p_begins_step boolean, p_lease_seconds double precision, p_items jsonb)
 RETURNS SETOF uuid
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
 BEGIN
@@ -36,6 +41,7 @@ BEGIN
                               ELSE e.lease_until END
       FROM items i
      WHERE e.id = i.id
+       AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
        AND e.current_state = i.from_state
        AND e.fence = i.fence
        AND e.held_at IS NULL

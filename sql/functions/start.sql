@@ -35,7 +35,7 @@ BEGIN
            CASE WHEN p_worker IS NOT NULL THEN t + make_interval(secs => p_lease_seconds) END,
            i.traceparent, 1, makegood.start_hash(i.context, i.amount_minor, i.currency)
       FROM items i
-    ON CONFLICT ON CONSTRAINT workflow_executions_workflow_type_entity_id_key DO NOTHING
+    ON CONFLICT ON CONSTRAINT workflow_executions_entity_id_workflow_type_key DO NOTHING
     RETURNING workflow_executions.id, workflow_executions.entity_id, workflow_executions.current_state
   ), logged AS (
     INSERT INTO makegood.workflow_transitions (workflow_id, entity_id, seq, to_state, triggered_by, transitioned_at)

@@ -7,7 +7,8 @@
 CREATE OR REPLACE FUNCTION makegood.begin_steps(
   p_worker text, p_lease_seconds double precision, p_key_window_seconds double precision, p_items jsonb)
 RETURNS TABLE (id uuid, verdict text, attempt integer, response jsonb)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
   v_moved uuid[];
@@ -19,7 +20,7 @@ BEGIN
       FROM jsonb_to_recordset(p_items) AS i(
         id uuid, fence bigint, step text, key text, operation text, request_hash text)
       LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
-      LEFT JOIN makegood.workflow_executions e ON e.id = i.id
+      LEFT JOIN makegood.workflow_executions e ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
   ), sent AS (
     SELECT s.* FROM makegood.send_keys(p_key_window_seconds,
       (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved)) AS s
@@ -43,7 +44,8 @@ COMMENT ON FUNCTION makegood.begin_steps(text, double precision, double precisio
 -- The answer of a call is never thrown away: where the state went to somebody else, the key knows it.
 CREATE OR REPLACE FUNCTION makegood.finish_steps(p_worker text, p_items jsonb)
 RETURNS TABLE (id uuid, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   v_moved uuid[];
 BEGIN
@@ -64,7 +66,7 @@ BEGIN
                     ELSE 'lost' END
     FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint, from_state text)
     LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
-    LEFT JOIN makegood.workflow_executions e ON e.id = i.id;
+    LEFT JOIN makegood.workflow_executions e ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)));
 END
 $$;
 COMMENT ON FUNCTION makegood.finish_steps(text, jsonb) IS
@@ -74,7 +76,8 @@ COMMENT ON FUNCTION makegood.finish_steps(text, jsonb) IS
 -- with the key still sent, or for a person where hold_reason is given. Not progress.
 CREATE OR REPLACE FUNCTION makegood.pause_steps(p_items jsonb)
 RETURNS TABLE (id uuid, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   v_ours uuid[];
 BEGIN
@@ -90,11 +93,13 @@ COMMENT ON FUNCTION makegood.pause_steps(jsonb) IS
 
 -- What became of an attempt. Recorded even by a worker that lost its lease: it did happen.
 CREATE OR REPLACE FUNCTION makegood.close_attempts(p_kind text, p_items jsonb) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
   UPDATE makegood.step_attempts a
      SET outcome = i.outcome, error_type = i.error_type, error = left(i.error, 2000), finished_at = clock_timestamp()
     FROM jsonb_to_recordset(p_items) AS i(
       id uuid, step text, attempt integer, outcome text, error_type text, error text)
    WHERE a.workflow_id = i.id AND a.kind = p_kind AND a.step = i.step AND a.attempt = i.attempt AND a.outcome IS NULL
+     AND a.workflow_id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
 $$;
 COMMENT ON FUNCTION makegood.close_attempts(text, jsonb) IS 'Records how attempts ended: items {id, step, attempt, outcome, error_type, error}.';

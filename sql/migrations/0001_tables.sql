@@ -84,7 +84,8 @@ CREATE TABLE makegood.workflow_executions (
   traceparent text CHECK (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'),
   last_seq integer NOT NULL CHECK (last_seq >= 1),
   start_hash bytea NOT NULL,
-  UNIQUE (workflow_type, entity_id),
+  -- The entity first: an order number alone is what people ask with.
+  UNIQUE (entity_id, workflow_type),
   CHECK ((finished_at IS NOT NULL) = (current_state IN ('completed', 'failed', 'compensated'))),
   CHECK ((amount_minor IS NULL) = (currency IS NULL)),
   CHECK ((lease_owner IS NULL) = (lease_until IS NULL)),
@@ -100,8 +101,6 @@ CREATE INDEX workflow_executions_due ON makegood.workflow_executions (next_attem
 -- The published stuck query, word for word: its cost does not grow with finished work either.
 CREATE INDEX workflow_executions_unfinished ON makegood.workflow_executions (updated_at)
   WHERE current_state NOT IN ('completed', 'failed', 'compensated');
--- An order number alone, without its type.
-CREATE INDEX workflow_executions_entity ON makegood.workflow_executions (entity_id);
 
 CREATE TABLE makegood.workflow_transitions (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -27,6 +27,8 @@ LOOK_UP_MARGIN = timedelta(minutes=10)  # clocks differ
 LOOK_UP_SPAN = timedelta(hours=24)  # as long as a key could have been replayed
 LOOK_UP_PAGES_MAX = 50
 PAGE = 100
+# A read may be repeated within the call; a write never is, that is the engine's business.
+READING: stripe.RequestOptions = {"max_network_retries": 3}
 
 
 class Payments:
@@ -49,9 +51,13 @@ class Payments:
     async def money_of(self, payment_intent: str) -> dict[str, Any]:
         """What the provider has for one payment, in our minor units; ``error`` when it cannot be told now."""
         try:
-            intent = (await self.client.v1.payment_intents.retrieve_async(payment_intent)).to_dict()
-            refunds = await self.client.v1.refunds.list_async({"payment_intent": payment_intent, "limit": PAGE})
-            disputes = await self.client.v1.disputes.list_async({"payment_intent": payment_intent, "limit": PAGE})
+            intent = (await self.client.v1.payment_intents.retrieve_async(payment_intent, None, READING)).to_dict()
+            refunds = await self.client.v1.refunds.list_async(
+                {"payment_intent": payment_intent, "limit": PAGE}, READING
+            )
+            disputes = await self.client.v1.disputes.list_async(
+                {"payment_intent": payment_intent, "limit": PAGE}, READING
+            )
         except stripe.StripeError as error:
             return {"payment_intent": payment_intent, "error": error.user_message or str(error)}
         currency = str(intent["currency"]).upper()

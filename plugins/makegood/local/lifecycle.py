@@ -1,0 +1,140 @@
+"""Up, down and wipe for one home: the server, its migrations and the services, in that order and back."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+
+from makegood.errors import DatabaseUnavailable, MakegoodError
+from makegood.local import lock, where
+from makegood.local.postgres import EmbeddedPostgres
+from makegood.local.progress import Progress
+from makegood.local.reach import connect, describe, reach
+from makegood.local.service import Service
+from makegood.local.services import find_services
+from makegood.local.supervisor import ServiceStatus, State, Supervisor
+from makegood.settings import Settings
+
+SERVER = "postgres"
+FIRST_ORDER_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Up:
+    """What `up` did and left running."""
+
+    started: list[str]
+    applied: list[str]
+    order: str | None
+
+
+class Environment:
+    """Everything that runs for one home; each method ends in the state it names, whatever it found."""
+
+    def __init__(self, settings: Settings, progress: Progress, say: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.home = where.find_home(settings)
+        self.server = EmbeddedPostgres(self.home, say=say)
+        self.supervisor = Supervisor(self.home, progress=progress)
+        self._progress = progress
+
+    @property
+    def services(self) -> list[Service]:
+        """Looked up each time: what they run with depends on where the server is by then."""
+        return find_services(self.settings, self.home)
+
+    def up(self, *, without: tuple[str, ...] = ()) -> Up:
+        """Server, migrations and services are there; what was there already is left alone."""
+        started = [SERVER] if self._stage("PostgreSQL", self._start_server) else []
+        applied: list[str] = []
+        self._stage("migrations", lambda: self._migrate(applied))
+        wanted = [service for service in self.services if service.name not in without]
+        started += self.supervisor.start(wanted)
+        wait_seconds = FIRST_ORDER_SECONDS if "traffic" in started else 0.0
+        return Up(started, applied, self._find_order(wait_seconds=wait_seconds))
+
+    def down(self) -> list[str]:
+        """No process is left, all data are kept; returns what was running."""
+        stopped = self.supervisor.stop()
+        return [*stopped, SERVER] if self.server.stop() else stopped
+
+    def wipe(self) -> None:
+        """Down, and then this home's data, passwords and logs; never anything on a server of your own."""
+        self.down()
+        self.server.wipe()
+        for service in self.services:
+            if service.data is not None and service.data.exists():
+                shutil.rmtree(service.data)
+        for name in (SERVER, *(service.name for service in self.services)):
+            for log in (self.home / "logs").glob(f"{name}.log*"):
+                log.unlink()
+
+    def status(self) -> list[ServiceStatus]:
+        """The server first, then the services; reads only."""
+        return [self._server_status(), *self.supervisor.status(self.services)]
+
+    def is_busy(self) -> bool:
+        """Whether another command is at work on this home right now."""
+        return any(lock.is_held(path) for path in (self.home / "run").glob("*.lock"))
+
+    def _stage(self, what: str, work: Callable[[], str | None]) -> bool:
+        """Run one stage with its progress; whether it changed anything."""
+        self._progress.begin(what)
+        begun = time.monotonic()
+        try:
+            outcome = work()
+        except BaseException:
+            self._progress.done(what, "failed", time.monotonic() - begun, well=False)
+            raise
+        self._progress.done(what, outcome or "running already", time.monotonic() - begun)
+        return outcome is not None
+
+    def _start_server(self) -> str | None:
+        if not self.settings.embedded:
+            return f"yours, version {reach(where.database_url())}, at {describe(where.database_url())}"
+        return f"started on port {self.server.port}" if self.server.start() else None
+
+    def _migrate(self, applied: list[str]) -> str:
+        from makegood.migrations import migrate  # noqa: PLC0415 - Alembic takes a while to import
+
+        applied += migrate(where.admin_url())
+        return f"{len(applied)} applied" if applied else "current"
+
+    def _find_order(self, *, wait_seconds: float) -> str | None:
+        """An order to look at; the first one of a new shop takes a moment."""
+        deadline = time.monotonic() + wait_seconds
+        while (order := _any_order()) is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return order
+
+    def _server_status(self) -> ServiceStatus:
+        if not self.settings.embedded:
+            return _own_server_status()
+        process = self.server.find_process()
+        if process is None:
+            crashed = self.server.has_crashed()
+            return ServiceStatus(SERVER, State.STOPPED, None, None, None, self.server.log, crashed)
+        address, uptime = f"127.0.0.1:{self.server.port}", time.time() - process.create_time()
+        return ServiceStatus(SERVER, State.RUNNING, process.pid, uptime, address, self.server.log)
+
+
+def _own_server_status() -> ServiceStatus:
+    url = where.database_url()
+    try:
+        reach(url)
+    except DatabaseUnavailable:
+        return ServiceStatus(SERVER, State.UNHEALTHY, None, None, describe(url), None)
+    return ServiceStatus(SERVER, State.RUNNING, None, None, describe(url), None)
+
+
+def _any_order() -> str | None:
+    try:
+        with connect(where.database_url()) as connection:
+            row = connection.execute("SELECT entity_id FROM makegood.workflow_executions LIMIT 1").fetchone()
+    except (psycopg.Error, MakegoodError):  # nothing to show is no reason to fail
+        return None
+    return str(row[0]) if row else None
