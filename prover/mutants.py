@@ -77,8 +77,11 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "rowcount",
-        points=[Point("cancelled_behind_its_back", 4, "statement begin_steps", "stopped_before")],
-        edits=[("steps.sql", "m.id IS NOT NULL AS moved", "true AS moved")],
+        points=[Point("cancelled_behind_its_back", 3, "statement finish_steps", "stopped_before")],
+        edits=[
+            ("steps.sql", "CASE WHEN i.state IS NOT NULL THEN 'moved'", "CASE WHEN true THEN 'moved'"),
+            ("steps.sql", "WHERE i.via IS NOT NULL AND i.state = i.to_state", "WHERE i.via IS NOT NULL"),
+        ],
     ),
     Mutant("stored_key", points=[Point("completes", 2, "call charge", "after")], change=forget_keys),
     Mutant(
@@ -103,10 +106,12 @@ def run_mutant(mutant: Mutant, admin_url: str, jobs_url: str) -> Report:
 
 
 def _remove_guard(mutant: Mutant, ground: Ground) -> None:
+    scripts = {name: (sql_folder() / "functions" / name).read_text(encoding="utf-8") for name, _, _ in mutant.edits}
     for name, guard, nothing in mutant.edits:
-        script = (sql_folder() / "functions" / name).read_text(encoding="utf-8")
-        if guard not in script:
+        if guard not in scripts[name]:
             raise AssertionError(f"the guard of mutant {mutant.name!r} is not in {name} any more: {guard!r}")
-        ground.run_sql(script.replace(guard, nothing))
+        scripts[name] = scripts[name].replace(guard, nothing)
+    for script in scripts.values():
+        ground.run_sql(script)
     if mutant.script:
         ground.run_sql(mutant.script)

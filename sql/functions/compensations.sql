@@ -13,7 +13,7 @@ DECLARE
   t timestamptz := clock_timestamp();
   v_moved uuid[];
 BEGIN
-  v_moved := ARRAY(SELECT makegood.move_workflows(p_worker, false, 0, p_items));
+  v_moved := ARRAY(SELECT m.id FROM makegood.move_workflows(p_worker, false, 0, p_items) AS m);
   PERFORM makegood.close_attempts('forward', p_items);
   PERFORM makegood.answer_keys(v_moved, p_items);
   WITH plan AS MATERIALIZED (
@@ -47,11 +47,10 @@ RETURNS TABLE (id uuid, verdict text, attempt integer, response jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
-  t timestamptz := clock_timestamp();
   v_moved uuid[];
   v_running uuid[];
 BEGIN
-  v_moved := ARRAY(SELECT makegood.move_workflows(p_worker, true, p_lease_seconds, p_items));
+  v_moved := ARRAY(SELECT m.id FROM makegood.move_workflows(p_worker, true, p_lease_seconds, p_items) AS m);
   WITH running AS (
     UPDATE makegood.compensations c
        SET state = 'running', attempts = c.attempts + 1
@@ -69,19 +68,12 @@ BEGIN
     SELECT i.*, r.id IS NOT NULL AS running
       FROM jsonb_to_recordset(p_items) AS i(id uuid, step text, key text, operation text, request_hash text)
       LEFT JOIN unnest(v_running) AS r(id) ON r.id = i.id
-  ), sent AS (
-    SELECT s.* FROM makegood.send_keys(p_key_window_seconds,
-      (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.running)) AS s
-  ), begun AS (
-    INSERT INTO makegood.step_attempts AS a (workflow_id, step, kind, attempt, started_at, worker)
-    SELECT i.id, i.step, 'compensation', 1 + coalesce((
-             SELECT max(b.attempt) FROM makegood.step_attempts b
-              WHERE b.workflow_id = i.id AND b.kind = 'compensation' AND b.step = i.step), 0), t, p_worker
-      FROM items i JOIN sent s ON s.key = i.key AND s.verdict = 'go'
-    RETURNING a.workflow_id, a.attempt
+  ), opened AS (
+    SELECT o.* FROM makegood.open_attempts('compensation', p_worker, p_key_window_seconds,
+      (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.running)) AS o
   )
-  SELECT i.id, CASE WHEN i.running THEN s.verdict ELSE 'lost' END, b.attempt, s.response
-    FROM items i LEFT JOIN sent s ON s.key = i.key LEFT JOIN begun b ON b.workflow_id = i.id;
+  SELECT i.id, CASE WHEN i.running THEN o.verdict ELSE 'lost' END, o.attempt, o.response
+    FROM items i LEFT JOIN opened o ON o.id = i.id;
 END
 $$;
 COMMENT ON FUNCTION makegood.begin_compensations(text, double precision, double precision, jsonb) IS
@@ -96,7 +88,7 @@ DECLARE
   t timestamptz := clock_timestamp();
   v_moved uuid[];
 BEGIN
-  v_moved := ARRAY(SELECT makegood.move_workflows(p_worker, false, 0, p_items));
+  v_moved := ARRAY(SELECT m.id FROM makegood.move_workflows(p_worker, false, 0, p_items) AS m);
   PERFORM makegood.close_attempts('compensation', p_items);
   PERFORM makegood.answer_keys(v_moved, p_items);
   UPDATE makegood.compensations c

@@ -5,13 +5,15 @@
 -- The guard. Every change of state in the system goes through move_workflows: the row must still be in
 -- the state the caller saw, under the fence the caller was given, and its transition is written with it.
 
--- Moves many; returns those that were moved. A row that is missing from the answer was lost to somebody
--- else, is held, or was asked to be cancelled: the caller re-reads and counts it.
--- from_state = to_state begins the same step again: the attempt counts, but it is no progress.
+-- Moves many; returns those that were moved and where they are now. A row that is missing from the answer was
+-- lost to somebody else, is held, or was asked to be cancelled: the caller re-reads and counts it.
+--   from_state = to_state  begins the same step again: the attempt counts, but it is no progress.
+--   via                    a border passed on the way: two transitions, one write. The end of a step and the
+--                          beginning of the next are one transaction.
 -- A cancel request is honoured at a step's border: no new step begins, and nothing completes.
 CREATE OR REPLACE FUNCTION makegood.move_workflows(
   p_triggered_by text, p_begins_step boolean, p_lease_seconds double precision, p_items jsonb)
-RETURNS SETOF uuid
+RETURNS TABLE (id uuid, state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
@@ -19,24 +21,25 @@ DECLARE
 BEGIN
   RETURN QUERY
   WITH items AS MATERIALIZED (
-    SELECT i.*, i.from_state = i.to_state AS again,
-           i.to_state IN ('completed', 'failed', 'compensated') AS ends
-      FROM jsonb_to_recordset(p_items) AS i(
-        id uuid, fence bigint, from_state text, to_state text, metadata jsonb, patch jsonb)
+    SELECT i.*, i.from_state = i.to_state AS again FROM jsonb_to_recordset(p_items) AS i(
+      id uuid, fence bigint, from_state text, via text, to_state text, metadata jsonb, patch jsonb)
   ), moved AS (
     UPDATE makegood.workflow_executions e
-       SET current_state = i.to_state,
-           last_seq = e.last_seq + CASE WHEN i.again THEN 0 ELSE 1 END,
+       SET current_state = CASE WHEN e.cancel_requested THEN coalesce(i.via, i.to_state) ELSE i.to_state END,
+           last_seq = e.last_seq + CASE WHEN i.again THEN 0 WHEN i.via IS NULL OR e.cancel_requested THEN 1 ELSE 2 END,
            context = CASE WHEN i.patch IS NULL THEN e.context ELSE e.context || i.patch END,
-           attempts = CASE WHEN NOT p_begins_step THEN 0 WHEN i.again THEN e.attempts + 1 ELSE 1 END,
+           attempts = CASE WHEN i.again AND p_begins_step THEN e.attempts + 1
+                           WHEN p_begins_step OR (i.via IS NOT NULL AND NOT e.cancel_requested) THEN 1
+                           ELSE 0 END,
            updated_at = CASE WHEN i.again THEN e.updated_at ELSE greatest(t, e.updated_at) END,
            deadline_at = CASE WHEN i.again THEN e.deadline_at ELSE t + coalesce(
              (SELECT s.stuck_after FROM makegood.workflow_states s
                WHERE s.workflow_type = e.workflow_type AND s.state = i.to_state), interval '5 minutes') END,
-           finished_at = CASE WHEN i.ends THEN greatest(t, e.updated_at) END,
-           lease_owner = CASE WHEN NOT i.ends THEN e.lease_owner END,
-           lease_until = CASE WHEN i.ends THEN NULL
-                              WHEN p_begins_step AND e.lease_until IS NOT NULL
+           finished_at = CASE WHEN i.to_state IN ('completed', 'failed', 'compensated')
+                              THEN greatest(t, e.updated_at) END,
+           lease_owner = CASE WHEN i.to_state NOT IN ('completed', 'failed', 'compensated') THEN e.lease_owner END,
+           lease_until = CASE WHEN i.to_state IN ('completed', 'failed', 'compensated') THEN NULL
+                              WHEN (p_begins_step OR i.via IS NOT NULL) AND e.lease_until IS NOT NULL
                               THEN greatest(e.lease_until, t + make_interval(secs => p_lease_seconds))
                               ELSE e.lease_until END
       FROM items i
@@ -45,23 +48,28 @@ BEGIN
        AND e.current_state = i.from_state
        AND e.fence = i.fence
        AND e.held_at IS NULL
-       AND NOT (e.cancel_requested AND NOT i.again AND (p_begins_step OR i.to_state = 'completed'))
-    RETURNING e.id, e.entity_id, e.last_seq, e.updated_at, i.again, i.from_state, i.to_state,
-              coalesce(i.metadata, '{}') || CASE WHEN e.cancel_requested AND i.to_state = 'compensating'
+       AND NOT (e.cancel_requested AND NOT i.again AND i.via IS NULL AND (p_begins_step OR i.to_state = 'completed'))
+    RETURNING e.id, e.entity_id, e.last_seq, e.updated_at, e.current_state, i.again, i.from_state, i.via,
+              coalesce(i.metadata, '{}') || CASE WHEN e.cancel_requested AND e.current_state = 'compensating'
                 THEN jsonb_build_object('cancel_requested_by', e.cancel_requested_by, 'cancel_reason', e.cancel_reason)
                 ELSE '{}' END AS metadata
+  ), hops AS (
+    SELECT m.id, m.entity_id, m.last_seq, coalesce(m.via, m.from_state) AS from_state, m.current_state AS to_state,
+           CASE WHEN m.via IS NULL THEN m.metadata ELSE '{}' END AS metadata, m.updated_at
+      FROM moved m WHERE NOT m.again AND m.current_state IS DISTINCT FROM m.via
+    UNION ALL
+    SELECT m.id, m.entity_id, m.last_seq - (m.current_state <> m.via)::integer, m.from_state, m.via, m.metadata, m.updated_at
+      FROM moved m WHERE m.via IS NOT NULL
   ), logged AS (
     INSERT INTO makegood.workflow_transitions (
       workflow_id, entity_id, seq, from_state, to_state, triggered_by, metadata, transitioned_at)
-    SELECT m.id, m.entity_id, m.last_seq, m.from_state, m.to_state, p_triggered_by, m.metadata,
-           m.updated_at
-      FROM moved m WHERE NOT m.again
+    SELECT h.id, h.entity_id, h.last_seq, h.from_state, h.to_state, p_triggered_by, h.metadata, h.updated_at FROM hops h
   )
-  SELECT m.id FROM moved m;
+  SELECT m.id, m.current_state FROM moved m;
 END
 $$;
 COMMENT ON FUNCTION makegood.move_workflows(text, boolean, double precision, jsonb) IS
-  'The guarded write of every change of state: items {id, fence, from_state, to_state, metadata, patch}; returns the ids that moved.';
+  'The guarded write of every change of state: items {id, fence, from_state, via, to_state, metadata, patch}; returns those that moved.';
 
 -- One guarded transition, for a service in any language. False: somebody else won, re-read and go on.
 CREATE OR REPLACE FUNCTION makegood.transition_workflow(

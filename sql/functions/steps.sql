@@ -10,46 +10,72 @@ RETURNS TABLE (id uuid, verdict text, attempt integer, response jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
-  t timestamptz := clock_timestamp();
   v_moved uuid[];
 BEGIN
-  v_moved := ARRAY(SELECT makegood.move_workflows(p_worker, true, p_lease_seconds, p_items));
+  v_moved := ARRAY(SELECT m.id FROM makegood.move_workflows(p_worker, true, p_lease_seconds, p_items) AS m);
   RETURN QUERY
   WITH items AS MATERIALIZED (
-    SELECT i.*, m.id IS NOT NULL AS moved, e.cancel_requested AND e.fence = i.fence AND e.held_at IS NULL AS cancelled
+    SELECT i.*, m.id IS NOT NULL AS moved
       FROM jsonb_to_recordset(p_items) AS i(
         id uuid, fence bigint, step text, key text, operation text, request_hash text)
       LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
-      LEFT JOIN makegood.workflow_executions e ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
-  ), sent AS (
-    SELECT s.* FROM makegood.send_keys(p_key_window_seconds,
-      (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved)) AS s
-  ), begun AS (
-    INSERT INTO makegood.step_attempts AS a (workflow_id, step, kind, attempt, started_at, worker)
-    SELECT i.id, i.step, 'forward', 1 + coalesce((
-             SELECT max(b.attempt) FROM makegood.step_attempts b
-              WHERE b.workflow_id = i.id AND b.kind = 'forward' AND b.step = i.step), 0), t, p_worker
-      FROM items i JOIN sent s ON s.key = i.key AND s.verdict = 'go'
-    RETURNING a.workflow_id, a.attempt
+  ), opened AS (
+    SELECT o.* FROM makegood.open_attempts('forward', p_worker, p_key_window_seconds,
+      (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved)) AS o
   )
-  SELECT i.id, CASE WHEN i.moved THEN s.verdict WHEN i.cancelled THEN 'cancel' ELSE 'lost' END, b.attempt, s.response
-    FROM items i LEFT JOIN sent s ON s.key = i.key LEFT JOIN begun b ON b.workflow_id = i.id;
+  SELECT i.id, CASE WHEN i.moved THEN o.verdict
+                    WHEN e.cancel_requested AND e.fence = i.fence AND e.held_at IS NULL THEN 'cancel'
+                    ELSE 'lost' END, o.attempt, o.response
+    FROM items i LEFT JOIN opened o ON o.id = i.id
+    LEFT JOIN makegood.workflow_executions e ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)));
 END
 $$;
 COMMENT ON FUNCTION makegood.begin_steps(text, double precision, double precision, jsonb) IS
   'Before the call: items {id, fence, from_state, to_state, step, key, operation, request_hash}; go, known, expired, conflict, cancel or lost.';
 
--- Transaction two, when the step succeeded: state, transition, result, attempt, key and outbox together.
+-- The keys of calls about to be made, and an open attempt for each that may go.
+CREATE OR REPLACE FUNCTION makegood.open_attempts(
+  p_kind text, p_worker text, p_key_window_seconds double precision, p_items jsonb)
+RETURNS TABLE (id uuid, verdict text, attempt integer, response jsonb)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+  WITH items AS MATERIALIZED (
+    SELECT i.id, i.step, s.verdict, s.response
+      FROM jsonb_to_recordset(p_items) AS i(id uuid, step text, key text)
+      JOIN makegood.send_keys(p_key_window_seconds, p_items) AS s ON s.key = i.key
+  ), begun AS (
+    INSERT INTO makegood.step_attempts AS a (workflow_id, step, kind, attempt, started_at, worker)
+    SELECT i.id, i.step, p_kind, 1 + coalesce((
+             SELECT max(b.attempt) FROM makegood.step_attempts b
+              WHERE b.workflow_id = i.id AND b.kind = p_kind AND b.step = i.step), 0), t, p_worker
+      FROM items i WHERE i.verdict = 'go'
+    RETURNING a.workflow_id, a.attempt
+  )
+  SELECT i.id, i.verdict, b.attempt, i.response FROM items i LEFT JOIN begun b ON b.workflow_id = i.id;
+END
+$$;
+COMMENT ON FUNCTION makegood.open_attempts(text, text, double precision, jsonb) IS
+  'Marks keys as sent and opens an attempt for each call that may go: items {id, step, key, operation, request_hash}.';
+
+-- Transaction two, when the step succeeded: state, transition, result, attempt, key and outbox together, and
+-- with `via` and `next` also the beginning of the next step, whose verdict comes back as next_verdict.
 -- Verdicts: moved, cancel (the last step's answer is kept, but the order is to be undone), lost.
 -- The answer of a call is never thrown away: where the state went to somebody else, the key knows it.
-CREATE OR REPLACE FUNCTION makegood.finish_steps(p_worker text, p_items jsonb)
-RETURNS TABLE (id uuid, verdict text)
+CREATE OR REPLACE FUNCTION makegood.finish_steps(
+  p_worker text, p_lease_seconds double precision, p_key_window_seconds double precision, p_items jsonb)
+RETURNS TABLE (id uuid, verdict text, next_verdict text, attempt integer, response jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   v_moved uuid[];
+  v_states text[];
 BEGIN
-  v_moved := ARRAY(SELECT makegood.move_workflows(p_worker, false, 0, p_items));
+  SELECT array_agg(m.id), array_agg(m.state) INTO v_moved, v_states
+    FROM makegood.move_workflows(p_worker, false, p_lease_seconds, p_items) AS m;
   PERFORM makegood.close_attempts('forward', p_items);
   PERFORM makegood.answer_keys(v_moved, p_items);
   INSERT INTO makegood.outbox (topic, key, payload)
@@ -60,17 +86,25 @@ BEGIN
    WHERE i.outbox IS NOT NULL
   ON CONFLICT DO NOTHING;
   RETURN QUERY
-  SELECT i.id, CASE WHEN m.id IS NOT NULL THEN 'moved'
+  WITH items AS MATERIALIZED (
+    SELECT i.*, m.state
+      FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint, from_state text, via text, to_state text, next jsonb)
+      LEFT JOIN unnest(v_moved, v_states) AS m(id, state) ON m.id = i.id
+  ), opened AS (
+    SELECT o.* FROM makegood.open_attempts('forward', p_worker, p_key_window_seconds,
+      (SELECT jsonb_agg(i.next || jsonb_build_object('id', i.id)) FROM items i
+        WHERE i.via IS NOT NULL AND i.state = i.to_state)) AS o
+  )
+  SELECT i.id, CASE WHEN i.state IS NOT NULL THEN 'moved'
                     WHEN e.cancel_requested AND e.fence = i.fence AND e.current_state = i.from_state
                          AND e.held_at IS NULL THEN 'cancel'
-                    ELSE 'lost' END
-    FROM jsonb_to_recordset(p_items) AS i(id uuid, fence bigint, from_state text)
-    LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
+                    ELSE 'lost' END, o.verdict, o.attempt, o.response
+    FROM items i LEFT JOIN opened o ON o.id = i.id
     LEFT JOIN makegood.workflow_executions e ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)));
 END
 $$;
-COMMENT ON FUNCTION makegood.finish_steps(text, jsonb) IS
-  'After a call that succeeded: items {id, fence, from_state, to_state, step, attempt, outcome, key, response, patch, outbox}.';
+COMMENT ON FUNCTION makegood.finish_steps(text, double precision, double precision, jsonb) IS
+  'After a call that succeeded: items {id, fence, from_state, via, to_state, step, attempt, outcome, key, response, patch, outbox, next}.';
 
 -- Transaction two, when the outcome is unknown: the attempt is recorded and the workflow waits its turn
 -- with the key still sent, or for a person where hold_reason is given. Not progress.

@@ -116,3 +116,14 @@ COMMENT ON COLUMN makegood.operator_actions.reason IS 'Why, in their words.';
 COMMENT ON COLUMN makegood.operator_actions.details IS 'What it looked like when they did it.';
 COMMENT ON COLUMN makegood.operator_actions.database_role IS 'The login it came through.';
 COMMENT ON COLUMN makegood.operator_actions.acted_at IS 'When, by the clock of the database.';
+
+COMMENT ON COLUMN makegood.alembic_version.version_num IS 'The last migration that ran.';
+
+COMMENT ON FUNCTION makegood.check_new_transitions() IS 'Trigger: a transition continues its chain along a legal edge, and a terminal state comes last.';
+COMMENT ON FUNCTION makegood.check_execution_follows_chain() IS 'Trigger, at commit: a workflow''s state is that of its last transition.';
+COMMENT ON FUNCTION makegood.refuse_rewriting_identity() IS 'Trigger: what a workflow is about never changes, and its fence never falls.';
+COMMENT ON FUNCTION makegood.check_currency_exists() IS 'Trigger: a currency is one of ISO 4217.';
+COMMENT ON FUNCTION makegood.refuse_rewriting_history() IS 'Trigger: an append-only table is only appended to.';
+COMMENT ON FUNCTION makegood.check_new_compensation() IS 'Trigger: a finished workflow owes nothing.';
+COMMENT ON FUNCTION makegood.check_compensation_moves() IS 'Trigger: an undo that is done stays done.';
+COMMENT ON FUNCTION makegood.check_key_moves() IS 'Trigger: a key never goes back, and once sent never stands for something else.';

@@ -25,12 +25,17 @@ BEGIN
    WHERE NOT ((n.seq = 1 OR p.to_state = n.from_state) IS TRUE)
       OR NOT (CASE WHEN n.seq = 1 THEN s.kind = 'initial' ELSE g.to_state IS NOT NULL END IS TRUE)
       OR e.entity_id <> n.entity_id
+      OR n.seq > e.last_seq
    LIMIT 1;
   IF FOUND THEN
     IF NOT bad.legal OR bad.legal IS NULL THEN
       RAISE EXCEPTION 'illegal transition of % %: % → % is not in the graph of this type',
         bad.workflow_type, bad.entity_id, coalesce(bad.from_state, '(start)'), bad.to_state
         USING ERRCODE = 'MG001';
+    END IF;
+    IF bad.chained AND bad.same_entity THEN
+      RAISE EXCEPTION 'transition % of % % was written without its change of state',
+        bad.seq, bad.workflow_type, bad.entity_id USING ERRCODE = 'MG003';
     END IF;
     RAISE EXCEPTION 'transition % of % % does not continue its chain (from %, entity matches: %)',
       bad.seq, bad.workflow_type, bad.entity_id, bad.from_state, bad.same_entity
@@ -123,6 +128,8 @@ CREATE TRIGGER executions_currency_exists AFTER INSERT ON makegood.workflow_exec
   FOR EACH ROW WHEN (NEW.currency IS NOT NULL) EXECUTE FUNCTION makegood.check_currency_exists();
 CREATE TRIGGER compensations_currency_exists AFTER INSERT ON makegood.compensations
   FOR EACH ROW WHEN (NEW.currency IS NOT NULL) EXECUTE FUNCTION makegood.check_currency_exists();
+ALTER TABLE makegood.workflow_executions ENABLE ALWAYS TRIGGER executions_currency_exists;
+ALTER TABLE makegood.compensations ENABLE ALWAYS TRIGGER compensations_currency_exists;
 
 -- Append-only: what happened is never rewritten. Grants say so too; this stops the owner's slip.
 CREATE FUNCTION makegood.refuse_rewriting_history() RETURNS trigger
@@ -137,6 +144,24 @@ CREATE TRIGGER operator_actions_append_only BEFORE UPDATE OR DELETE OR TRUNCATE 
   FOR EACH STATEMENT EXECUTE FUNCTION makegood.refuse_rewriting_history();
 ALTER TABLE makegood.workflow_transitions ENABLE ALWAYS TRIGGER transitions_append_only;
 ALTER TABLE makegood.operator_actions ENABLE ALWAYS TRIGGER operator_actions_append_only;
+
+-- Nothing is owed after the end. The check of new transitions sees only what is owed by then; this is its other
+-- half, and the lock makes an undo and a terminal state that are written at once take turns.
+CREATE FUNCTION makegood.check_new_compensation() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM makegood.workflow_executions e
+    WHERE e.id = NEW.workflow_id AND e.finished_at IS NULL FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the undo of step % cannot be owed: workflow % is finished', NEW.step, NEW.workflow_id
+      USING ERRCODE = 'MG002';
+  END IF;
+  RETURN NEW;
+END
+$$;
+CREATE TRIGGER compensations_come_before_the_end BEFORE INSERT ON makegood.compensations
+  FOR EACH ROW EXECUTE FUNCTION makegood.check_new_compensation();
+ALTER TABLE makegood.compensations ENABLE ALWAYS TRIGGER compensations_come_before_the_end;
 
 -- An undo that is done stays done, and one being run is not forgotten.
 CREATE FUNCTION makegood.check_compensation_moves() RETURNS trigger
@@ -173,3 +198,4 @@ CREATE TRIGGER keys_move_forward BEFORE UPDATE ON makegood.idempotency_keys
   FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status OR OLD.request_hash IS DISTINCT FROM NEW.request_hash
                      OR OLD.operation IS DISTINCT FROM NEW.operation)
   EXECUTE FUNCTION makegood.check_key_moves();
+ALTER TABLE makegood.idempotency_keys ENABLE ALWAYS TRIGGER keys_move_forward;

@@ -11,7 +11,7 @@ from typing import Any
 from makegood import backoff
 from makegood.engine.definitions import COMPENSATED, COMPENSATING, Action, Call, Step, Workflow
 from makegood.engine.model import BeginUndo, Compensate, Execution, LookUpUndo
-from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown, to_response
+from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown, from_response, to_response
 from makegood.engine.payload import request_hash
 from makegood.engine.plan import plan_compensations, undo_call
 from makegood.engine.turn import After, Turn
@@ -46,11 +46,15 @@ class Backward:
             "operation": f"{workflow.name}.{step.undo_name}",
             "request_hash": request_hash(request),
         }
-        verdict, attempt, outcome = await self._turn.begin("begin_undo", item, undo, call, request)
         attempts = decision.compensation.attempts + 1
-        match verdict:
-            case "answered" if outcome is not None:
-                return await self._record(x, step, call, outcome, attempt, attempts)
+        async with self._turn.prepared:
+            row = await self._turn.store.write("begin_undo", item)
+            if row.get("verdict") == "go":
+                outcome = await self._turn.call(undo, call, request)
+                return await self._record(x, step, call, outcome, row["attempt"], attempts)
+        match row.get("verdict"):
+            case "known":
+                return await self._record(x, step, call, from_response(row["response"]), None, attempts)
             case "expired":
                 why = "the provider may have forgotten its key"
                 return await self._look_up(x, step, call, attempts, why)

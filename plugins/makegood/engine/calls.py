@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from makegood.engine.definitions import Action, Call, Request
 from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown
-from makegood.engine.payload import check_payload
+from makegood.engine.payload import check_payload, clean
 from makegood.errors import InputError, PermanentError
 
 RESULT_BYTES_MAX = 16 * 1024  # four results of this size fit a context
+ERROR_TYPE_LENGTH_MAX, ERROR_LENGTH_MAX = 200, 2000  # what the database keeps of an error
 
 
 async def make_call(action: Action, call: Call, request: Request) -> Outcome:
@@ -24,9 +26,9 @@ async def make_call(action: Action, call: Call, request: Request) -> Outcome:
     except TimeoutError:
         return Unknown("timeout", f"no answer within {call.timeout_seconds:g} s")
     except PermanentError as error:
-        return Failed(type(error).__name__, str(error))
+        answer = Failed(type(error).__name__, str(error))
     except Exception as error:  # whatever a step raises, it may have worked before it raised
-        return Unknown(type(error).__name__, str(error))
+        answer = Unknown(type(error).__name__, str(error))
     return _checked(answer)
 
 
@@ -36,11 +38,12 @@ async def look_up(action: Action, call: Call) -> Outcome | None:
         return None
     try:
         async with asyncio.timeout(call.timeout_seconds):
-            return await action.look_up(call)
+            found = await action.look_up(call)
     except TimeoutError:
         return Unknown("timeout", f"the look-up did not answer within {call.timeout_seconds:g} s")
     except Exception as error:  # a look-up changes nothing, so it can simply be tried again
-        return Unknown(type(error).__name__, str(error))
+        found = Unknown(type(error).__name__, str(error))
+    return None if found is None else _checked(found)
 
 
 async def _send(action: Action, call: Call, request: Request) -> Any:
@@ -52,10 +55,13 @@ async def _send(action: Action, call: Call, request: Request) -> Any:
 
 def _checked(answer: Any) -> Outcome:
     if isinstance(answer, Failed | Unknown | Suspect):
-        return answer
+        # A proxy's binary error page is still just an error: what cannot be stored of it is left out.
+        error_type, error = clean(answer.error_type, ERROR_TYPE_LENGTH_MAX), clean(answer.error, ERROR_LENGTH_MAX)
+        return replace(answer, error_type=error_type, error=error)
     result = answer.result if isinstance(answer, Success) else ({} if answer is None else answer)
     if not isinstance(result, Mapping):
         return Suspect("bad_result", f"the step returned a {type(result).__name__}, not a mapping")
+    result = dict(result)
     try:
         check_payload(result, name="result", bytes_max=RESULT_BYTES_MAX)
     except InputError as error:

@@ -9,9 +9,11 @@ A step is a Python callable (``Action``) or an HTTP endpoint (``gateways.http_st
 
 from __future__ import annotations
 
+import itertools
 import re
+import string
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -185,30 +187,50 @@ def _edges(workflow: Workflow) -> set[tuple[str, str]]:
 
 
 def _check(workflow: Workflow) -> None:
+    for wrong, what in itertools.chain(_find_graph_faults(workflow), _find_step_faults(workflow.name, workflow.steps)):
+        if wrong:
+            raise ConfigurationError(
+                f"workflow type {workflow.name!r} {what}", hint="See docs/ARCHITECTURE.md, own workflows."
+            )
+
+
+def _find_graph_faults(workflow: Workflow) -> Iterator[tuple[bool, str]]:
+    """Lazily: what is asked later may rely on what was asked before."""
     states = [
         workflow.initial,
         *(s.doing for s in workflow.steps),
         *(s.done for s in workflow.steps if s.done),
     ]
     names = [step.name for step in workflow.steps]
-    faults = [
-        (not workflow.steps, "has no steps"),
-        (len(set(names)) < len(names), "has two steps of one name"),
-        (len(set(states)) < len(states), "uses a state twice"),
-        (bool(TERMINAL & set(states)) or COMPENSATING in states, "uses a reserved state for a step"),
-        (any(s.done is None for s in workflow.steps[:-1]), "has a step without a done state before the last"),
-        (
-            bool(workflow.steps) and workflow.steps[-1].done is not None,
-            "must end in completed: the last step's done is None",
-        ),
-        (
-            any(not _WORD.fullmatch(word) for word in [workflow.name, *states, *names]),
-            "has a name that is not a lower-case word",
-        ),
-        (any("{entity_id}" not in s.key for s in workflow.steps), "has a key without {entity_id}"),
-    ]
-    for wrong, what in faults:
-        if wrong:
-            raise ConfigurationError(
-                f"workflow type {workflow.name!r} {what}", hint="See docs/ARCHITECTURE.md, own workflows."
-            )
+    yield not workflow.steps, "has no steps"
+    yield len(set(names)) < len(names), "has two steps of one name"
+    yield len(set(states)) < len(states), "uses a state twice"
+    yield bool(TERMINAL & set(states)) or COMPENSATING in states, "uses a reserved state for a step"
+    yield any(s.done is None for s in workflow.steps[:-1]), "has a step without a done state before the last"
+    yield workflow.steps[-1].done is not None, "must end in completed: the last step's done is None"
+    yield (
+        any(not _WORD.fullmatch(word) for word in [workflow.name, *states, *names]),
+        "has a name that is not a lower-case word",
+    )
+    yield not workflow.stuck_after_seconds > 0, "has a stuck_after_seconds that is not above 0"
+
+
+def _find_step_faults(workflow_type: str, steps: Sequence[Step]) -> Iterator[tuple[bool, str]]:
+    yield any("{entity_id}" not in s.key for s in steps), "has a key without {entity_id}"
+    yield any(not _is_key(s.key) for s in steps), "has a key with something else than {type}, {step} and {entity_id}"
+    # The second step would be refused its key, after the first one's effect.
+    yield len({s.key_for(workflow_type, "") for s in steps}) < len(steps), "has two steps with one key"
+    yield any(min(s.attempts_max, s.undo_attempts_max) < 1 for s in steps), "has a step with fewer than one attempt"
+    yield any(not s.timeout_seconds > 0 for s in steps), "has a timeout_seconds that is not above 0"
+    yield (
+        any(s.stuck_after_seconds is not None and not s.stuck_after_seconds > 0 for s in steps),
+        "has a stuck_after_seconds that is not above 0",
+    )
+
+
+def _is_key(template: str) -> bool:
+    try:
+        fields = {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+    except ValueError:
+        return False
+    return fields <= {"type", "step", "entity_id"}

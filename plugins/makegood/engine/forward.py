@@ -1,18 +1,56 @@
-"""The way forward: a step begun, called, and its outcome recorded with the state it leads to."""
+"""The way forward: a step begun, called, and its outcome recorded with the state it leads to.
+
+The end of one step and the beginning of the next are one transaction, so a workflow that meets no trouble
+costs one write per step.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+import structlog
 
 from makegood import backoff
 from makegood.engine.backward import Backward
 from makegood.engine.decide import decide_after_failure, decide_without_trace
-from makegood.engine.definitions import COMPENSATING, COMPLETED, Workflow
+from makegood.engine.definitions import COMPENSATING, COMPLETED, Call, Request, Workflow
 from makegood.engine.model import Compensate, Execution
-from makegood.engine.outcomes import Failed, Outcome, Success, Unknown, to_response
+from makegood.engine.outcomes import Failed, Outcome, Success, Unknown, from_response, to_response
 from makegood.engine.payload import request_hash
 from makegood.engine.plan import forward_call
 from makegood.engine.turn import After, Turn
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A step's call, worked out but not begun."""
+
+    index: int
+    call: Call
+    request: Request
+
+    def item(self, workflow: Workflow) -> dict[str, Any]:
+        step = workflow.steps[self.index]
+        return {
+            "step": step.name,
+            "key": self.call.key,
+            "operation": f"{workflow.name}.{step.name}",
+            "request_hash": request_hash(self.request),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A step whose transaction one is committed; ``verdict`` says what to do now."""
+
+    x: Execution
+    prepared: Prepared
+    verdict: str
+    attempt: int | None
+    response: dict[str, Any] | None
 
 
 class Forward:
@@ -23,31 +61,21 @@ class Forward:
         self._backward = backward
 
     async def run(self, x: Execution, workflow: Workflow, index: int) -> After:
-        """Begins the step, for the first time or again under its key, and records what came of it."""
-        step = workflow.steps[index]
-        call = forward_call(x, step)
-        request = step.action.request(call)
-        item = {
-            **_guard(x, step.doing),
-            "step": step.name,
-            "key": call.key,
-            "operation": f"{workflow.name}.{step.name}",
-            "request_hash": request_hash(request),
-        }
-        verdict, attempt, outcome = await self._turn.begin("begin", item, step.action, call, request)
-        match verdict:
-            case "answered" if outcome is not None:
-                return await self._record(x.begun(step.doing), workflow, index, outcome, attempt)
-            case "expired":
-                return await self.look_up(
-                    x.begun(step.doing), workflow, index, "the provider may have forgotten its key"
-                )
-            case "conflict":
-                return await self._turn.park(x, f"key {call.key} was already used with other parameters")
-        return await self._turn.reread(x)  # lost, or asked to be cancelled
+        """Takes the workflow from this step on, as long as each step leads straight to the next."""
+        async with self._turn.prepared:
+            return await self._go_on(await self._begin(x, workflow, index), workflow)
 
     async def look_up(self, x: Execution, workflow: Workflow, index: int, why: str) -> After:
-        """Replaying is over: asks what became of the step."""
+        """Replaying is over: asks what became of the step, and goes on from there."""
+        async with self._turn.prepared:
+            return await self._go_on(await self._look_up(x, workflow, index, why), workflow)
+
+    async def _go_on(self, step: Begun | After, workflow: Workflow) -> After:
+        while isinstance(step, Begun):
+            step = await self._carry_out(step, workflow)
+        return step
+
+    async def _look_up(self, x: Execution, workflow: Workflow, index: int, why: str) -> Begun | After:
         step = workflow.steps[index]
         outcome = await self._turn.look_up(step.action, forward_call(x, step))
         if outcome is not None:
@@ -58,9 +86,30 @@ class Forward:
             return await self._backward.enter(x, workflow, decision, facts)
         return await self._turn.park(x, decision.reason)
 
+    async def _begin(self, x: Execution, workflow: Workflow, index: int) -> Begun | After:
+        prepared = _prepare(x, workflow, index)
+        doing = workflow.steps[index].doing
+        row = await self._turn.store.write("begin", {**_guard(x, doing), **prepared.item(workflow)})
+        verdict = row.get("verdict", "lost")
+        if verdict in {"lost", "cancel"}:
+            return await self._turn.reread(x)
+        return Begun(x.begun(doing), prepared, verdict, row["attempt"], row["response"])
+
+    async def _carry_out(self, step: Begun, workflow: Workflow) -> Begun | After:
+        x, index, call = step.x, step.prepared.index, step.prepared.call
+        match step.verdict:
+            case "go":
+                outcome = await self._turn.call(workflow.steps[index].action, call, step.prepared.request)
+                return await self._record(x, workflow, index, outcome, step.attempt)
+            case "known" if step.response is not None:
+                return await self._record(x, workflow, index, from_response(step.response), step.attempt)
+            case "expired":
+                return await self._look_up(x, workflow, index, "the provider may have forgotten its key")
+        return await self._turn.park(x, f"key {call.key} was already used with other parameters")
+
     async def _record(
         self, x: Execution, workflow: Workflow, index: int, outcome: Outcome, attempt: int | None
-    ) -> After:
+    ) -> Begun | After:
         step = workflow.steps[index]
         item: dict[str, Any] = {"step": step.name, "attempt": attempt, "key": forward_call(x, step).key}
         if isinstance(outcome, Success):
@@ -79,21 +128,44 @@ class Forward:
 
     async def _finish(
         self, x: Execution, workflow: Workflow, index: int, outcome: Success, item: dict[str, Any]
-    ) -> After:
-        to_state = workflow.done_state(index)
+    ) -> Begun | After:
+        done = workflow.done_state(index)
         patch = {workflow.steps[index].name: dict(outcome.result)} if outcome.result else None
-        item |= {**_guard(x, to_state), "outcome": "success", "response": to_response(outcome), "patch": patch}
-        if to_state == COMPLETED:
+        item |= {**_guard(x, done), "outcome": "success", "response": to_response(outcome), "patch": patch}
+        following = _prepare_following(x.moved(done, patch), workflow, index)
+        if following is not None:
+            item |= {"via": done, "to_state": workflow.steps[index + 1].doing, "next": following.item(workflow)}
+        if done == COMPLETED:
             item["outbox"] = [_message(x, topic) for topic in workflow.topics_on_completed]
         row = await self._turn.store.write("finish", item)
         match row.get("verdict"):
-            case "moved":
-                return x.moved(to_state, patch)
+            case "moved" if following is None:
+                return x.moved(done, patch)
+            case "moved" if following is not None and row["next_verdict"] is not None:
+                begun = x.moved(done, patch).begun(workflow.steps[index + 1].doing)
+                return Begun(begun, following, row["next_verdict"], row["attempt"], row["response"])
             case "cancel":
                 # Asked to be undone while the last step was under way: it is done, and undone with the rest.
                 undo_all = Compensate(COMPENSATING, index + 1)
                 return await self._backward.enter(x.with_result(patch), workflow, undo_all, {"patch": patch})
-        return await self._turn.reread(x)
+        return await self._turn.reread(x)  # lost, or stopped at the border by a cancel request
+
+
+def _prepare(x: Execution, workflow: Workflow, index: int) -> Prepared:
+    step = workflow.steps[index]
+    call = forward_call(x, step)
+    return Prepared(index, call, step.action.request(call))
+
+
+def _prepare_following(x: Execution, workflow: Workflow, index: int) -> Prepared | None:
+    """The next step's call; None after the last, and where it cannot be worked out: that is the next turn's matter."""
+    if index + 1 == len(workflow.steps):
+        return None
+    try:
+        return _prepare(x, workflow, index + 1)
+    except Exception:
+        log.exception("step.not_prepared", entity_id=x.entity_id, step=workflow.steps[index + 1].name)
+        return None
 
 
 def _guard(x: Execution, to_state: str) -> dict[str, Any]:

@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from makegood.errors import InputError
 
 DEPTH_MAX = 32  # deeper than any real order, shallow enough for every parser's stack
+DIGITS_MAX = 308  # what a reader that knows only floats can still read
 
 
 def check_payload(value: Any, *, name: str, bytes_max: int) -> None:
@@ -31,23 +33,26 @@ def request_hash(request: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(_settled(request)).encode()).hexdigest()
 
 
+def clean(text: str, length_max: int) -> str:
+    """The text as far as it can be stored: no NUL, no lone surrogate, bounded."""
+    return text[:length_max].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 def _settled(value: Any) -> Any:
     """Numbers as they come back from ``jsonb``, where 1e22 is a whole number and -0.0 has no sign."""
     if isinstance(value, Mapping):
         return {key: _settled(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_settled(item) for item in value]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    if abs(value) >= 2**53:
-        return float(value)
-    return int(value) if value == int(value) else value
+    if isinstance(value, float) and value.is_integer():
+        return int(Decimal(float.__repr__(value)))  # by its digits, as jsonb reads it: 1e23 is not int(1e23)
+    return value
 
 
 def _check(value: Any, path: str, depth: int) -> None:
     if depth > DEPTH_MAX:
         raise InputError(f"{path} is nested deeper than {DEPTH_MAX}")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise InputError(f"{path} has the key {key!r}; keys are text")
@@ -65,6 +70,8 @@ def _check_scalar(value: Any, path: str) -> None:
         _check_text(value, path)
     elif isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{path} is {value}; JSON has no such number")
+    elif isinstance(value, int) and abs(value) > 10**DIGITS_MAX:
+        raise InputError(f"{path} is a number of more than {DIGITS_MAX} digits")
     elif value is not None and not isinstance(value, bool | int | float):
         raise InputError(f"{path} is a {type(value).__name__}, which JSON cannot hold")
 

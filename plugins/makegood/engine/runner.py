@@ -148,7 +148,7 @@ class Runner:
         check_money(start.amount_minor, start.currency)
         if not isinstance(start.context, Mapping):
             raise InputError(f"context is a {type(start.context).__name__}; it must be a mapping")
-        check_payload(start.context, name="context", bytes_max=self._settings.context_bytes_max)
+        check_payload(dict(start.context), name="context", bytes_max=self._settings.context_bytes_max)
 
 
 @contextlib.asynccontextmanager
@@ -187,7 +187,7 @@ def _item(start: Start) -> dict[str, Any]:
     return {
         "workflow_type": start.workflow_type,
         "entity_id": start.entity_id,
-        "context": start.context,
+        "context": dict(start.context),
         "amount_minor": start.amount_minor,
         "currency": start.currency,
         "traceparent": start.traceparent,

@@ -45,7 +45,7 @@ class Store:
         worker, lease, window = terms.worker, terms.lease_seconds, terms.key_window_seconds
         self._statements: dict[str, tuple[str, tuple[Any, ...]]] = {
             "begin": ("SELECT * FROM makegood.begin_steps(%s, %s, %s, %s::jsonb)", (worker, lease, window)),
-            "finish": ("SELECT * FROM makegood.finish_steps(%s, %s::jsonb)", (worker,)),
+            "finish": ("SELECT * FROM makegood.finish_steps(%s, %s, %s, %s::jsonb)", (worker, lease, window)),
             "pause": ("SELECT * FROM makegood.pause_steps(%s::jsonb)", ()),
             "compensate": ("SELECT * FROM makegood.compensate_workflows(%s, %s::jsonb)", (worker,)),
             "begin_undo": (
@@ -54,7 +54,7 @@ class Store:
             ),
             "finish_undo": ("SELECT * FROM makegood.finish_compensations(%s, %s::jsonb)", (worker,)),
             "pause_undo": ("SELECT * FROM makegood.pause_compensations(%s::jsonb)", ()),
-            "move": ("SELECT id FROM makegood.move_workflows(%s, false, 0, %s::jsonb) AS id", (worker,)),
+            "move": ("SELECT id FROM makegood.move_workflows(%s, false, 0, %s::jsonb)", (worker,)),
             "reread": ("SELECT * FROM makegood.reread_workflows(%s::jsonb)", ()),
             "owed": ("SELECT * FROM makegood.owed_compensations(%s::jsonb)", ()),
         }

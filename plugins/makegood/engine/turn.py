@@ -12,13 +12,15 @@ import structlog
 from makegood.engine import calls
 from makegood.engine.definitions import Action, Call, Request
 from makegood.engine.model import Execution
-from makegood.engine.outcomes import Outcome, from_response
+from makegood.engine.outcomes import Outcome
+from makegood.engine.payload import clean
 from makegood.engine.store import Store
 
 log = structlog.get_logger()
 
-# Calls prepared beyond the bound, so that a slot that becomes free finds one ready.
+# Workflows on their way beyond the bound on calls, so that a slot that becomes free finds one ready.
 PREPARED_SHARE = 0.5
+REASON_LENGTH_MAX = 2000
 
 After = Execution | str
 """What a turn leaves: the workflow to go on with, or the word for how it ended for now."""
@@ -31,21 +33,12 @@ class Turn:
         self.store = store
         self.chance = chance
         self._slots = asyncio.Semaphore(calls_at_once)
-        self._prepared = asyncio.Semaphore(calls_at_once + max(1, int(calls_at_once * PREPARED_SHARE)))
+        self.prepared = asyncio.Semaphore(calls_at_once + max(1, int(calls_at_once * PREPARED_SHARE)))
+        """Held by a workflow while it makes calls, one after the other."""
 
-    async def begin(
-        self, operation: str, item: Mapping[str, Any], action: Action, call: Call, request: Request
-    ) -> tuple[str, int | None, Outcome | None]:
-        """Transaction one, then the call if it says go. Returns its verdict, the attempt, and the outcome."""
-        async with self._prepared:
-            row = await self.store.write(operation, item)
-            verdict, attempt = row.get("verdict", "lost"), row.get("attempt")
-            if verdict == "go":
-                async with self._slots:
-                    return "answered", attempt, await calls.make_call(action, call, request)
-        if verdict == "known":
-            return "answered", attempt, from_response(row["response"])
-        return verdict, attempt, None
+    async def call(self, action: Action, call: Call, request: Request) -> Outcome:
+        async with self._slots:
+            return await calls.make_call(action, call, request)
 
     async def look_up(self, action: Action, call: Call) -> Outcome | None:
         async with self._slots:
@@ -58,8 +51,8 @@ class Turn:
 
     async def park(self, x: Execution, reason: str) -> str:
         """Holds the workflow for a person, whatever bytes the reason has."""
-        text = reason.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-        row = await self.store.write("pause", {"id": str(x.id), "fence": x.fence, "hold_reason": text})
+        item = {"id": str(x.id), "fence": x.fence, "hold_reason": clean(reason, REASON_LENGTH_MAX)}
+        row = await self.store.write("pause", item)
         return "held" if row.get("verdict") == "moved" else "lost"
 
     async def reread(self, x: Execution) -> After:
