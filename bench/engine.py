@@ -177,7 +177,8 @@ BEGIN;
 WITH moved AS (
   UPDATE makegood.workflow_executions e
      SET current_state = CASE e.current_state WHEN 'ping' THEN 'pong' ELSE 'ping' END,
-         last_seq = e.last_seq + 1, updated_at = clock_timestamp(), deadline_at = clock_timestamp() + interval '5 minutes'
+         last_seq = e.last_seq + 1, updated_at = clock_timestamp(),
+         deadline_at = clock_timestamp() + interval '5 minutes'
    WHERE e.id = (SELECT id FROM public.pgbench_ids WHERE n = :n) AND e.current_state <> 'created' AND e.fence = 0
   RETURNING e.id, e.entity_id, e.last_seq, e.current_state)
 INSERT INTO makegood.workflow_transitions (workflow_id, entity_id, seq, from_state, to_state, triggered_by)
@@ -223,12 +224,15 @@ def fill(scratch: Scratch, finished: int) -> None:
     with psycopg.connect(scratch.admin_url, autocommit=True) as connection:
         connection.execute("ALTER TABLE makegood.workflow_executions DISABLE TRIGGER USER")
         connection.execute(
-            "INSERT INTO makegood.workflow_executions (id, workflow_type, entity_id, current_state, context, created_at,"
-            " updated_at, amount_minor, currency, next_attempt_at, deadline_at, fence, finished_at, last_seq, start_hash)"
-            " SELECT gen_random_uuid(), 'checkout', 'order-' || n, CASE WHEN stuck THEN 'charging' ELSE 'completed' END,"
-            " '{\"payment_method\": \"pm_card_visa\"}', t, t, 1999, 'EUR', t, t, 1, CASE WHEN NOT stuck THEN t END, 7, ''"
-            " FROM (SELECT n, n %% %s = 0 AS stuck, clock_timestamp() - interval '1 day' AS t"
-            " FROM generate_series(1, %s) AS n) AS rows",
+            """
+            INSERT INTO makegood.workflow_executions (
+              id, workflow_type, entity_id, current_state, context, created_at, updated_at, amount_minor, currency,
+              next_attempt_at, deadline_at, fence, finished_at, last_seq, start_hash)
+            SELECT gen_random_uuid(), 'checkout', 'order-' || n, CASE WHEN stuck THEN 'charging' ELSE 'completed' END,
+                   '{}', t, t, 1999, 'EUR', t, t, 1, CASE WHEN NOT stuck THEN t END, 7, ''
+              FROM (SELECT n, n %% %s = 0 AS stuck, clock_timestamp() - interval '1 day' AS t
+                      FROM generate_series(1, %s) AS n) AS rows
+            """,
             (finished // STUCK, finished),
         )
         connection.execute("ALTER TABLE makegood.workflow_executions ENABLE TRIGGER USER")

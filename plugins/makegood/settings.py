@@ -6,13 +6,17 @@ import functools
 import os
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from makegood.errors import ConfigurationError
 
 PREFIX = "MAKEGOOD_"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class Settings(BaseSettings):
@@ -38,7 +42,7 @@ class Settings(BaseSettings):
 
     stuck_after_seconds: int = Field(300, ge=1)
     """Without progress for this long a workflow is stuck: the published five minutes."""
-    lease_seconds: float = Field(120.0, gt=0)
+    lease_seconds: float = Field(120.0, gt=0, le=86400)
     """Longer than the longest step's timeout (30 s) with room for a slow database on either side."""
     claim_batch: int = Field(500, ge=1, le=5000)
     """Rows claimed in one statement: large enough to amortise a commit, small enough to lose little."""
@@ -66,6 +70,32 @@ class Settings(BaseSettings):
     @classmethod
     def _empty_means_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @field_validator("database_url", "database_admin_url")
+    @classmethod
+    def _is_database_address(cls, value: SecretStr | None) -> SecretStr | None:
+        try:
+            parts = conninfo_to_dict(value.get_secret_value()) if value else {}
+        except psycopg.ProgrammingError:  # libpq's own words would quote the password
+            parts = None
+        if parts is None or not all(port.isdigit() for port in str(parts.get("port", "0")).split(",")):
+            raise ValueError("it must be an address such as postgresql://user@host:5432/database")
+        return value
+
+    @field_validator("stripe_api_base", "inventory_url", "shipping_url")
+    @classmethod
+    def _is_web_address(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "http://unset")
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("it must be an address such as https://host or http://127.0.0.1:9900")
+        return value
+
+    @field_validator("log_level")
+    @classmethod
+    def _is_log_level(cls, value: str) -> str:
+        if value.upper() not in LOG_LEVELS:
+            raise ValueError(f"it must be one of {', '.join(LOG_LEVELS)}")
+        return value.upper()
 
     @property
     def shop_url(self) -> str:

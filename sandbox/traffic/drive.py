@@ -67,6 +67,7 @@ class Traffic:
         self._stopped = False
         self._worker: subprocess.Popen[bytes] | None = None
         self._progress = Progress()
+        self._worker_not_before = 0.0
         self._to_cancel: list[tuple[float, str]] = []
         self._placed_ids: list[str] = []
 
@@ -172,7 +173,10 @@ class Traffic:
     # Workers
 
     def _keep_worker(self) -> None:
-        if self._worker is None or self._worker.poll() is not None:
+        now = time.monotonic()
+        if (self._worker is None or self._worker.poll() is not None) and now >= self._worker_not_before:
+            # One that cannot start says why in the log; it need not say so twenty times a second.
+            self._worker_not_before = now + RETRY_SECONDS
             command = [sys.executable, "-m", "makegood.cli", "shop", "worker", "--lease-seconds", str(LEASE_SECONDS)]
             self._worker = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own program
 
@@ -180,6 +184,7 @@ class Traffic:
         if self._worker is not None:
             self._worker.send_signal(signal.SIGKILL)
             self._worker.wait()
+            self._worker_not_before = 0.0
             self._progress.crashes += 1
 
     def _until_crash(self) -> float:

@@ -47,10 +47,11 @@ BEGIN
   -- A second statement, with a fresh snapshot: it sees what another starter committed in the meantime.
   RETURN QUERY
   SELECT i.workflow_type, i.entity_id,
-         CASE WHEN n.id IS NOT NULL THEN 'started'
-              WHEN e.id IS NULL THEN 'unknown_type'
-              WHEN e.start_hash = makegood.start_hash(i.context, i.amount_minor, i.currency) THEN 'existing'
-              ELSE 'conflict' END,
+         -- The hash first: of two starts of one entity in this very call, only one can have got its parameters.
+         CASE WHEN e.id IS NULL THEN 'unknown_type'
+              WHEN e.start_hash <> makegood.start_hash(i.context, i.amount_minor, i.currency) THEN 'conflict'
+              WHEN n.id IS NOT NULL THEN 'started'
+              ELSE 'existing' END,
          e.id, e.current_state, e.fence, e.created_at
     FROM jsonb_to_recordset(p_items) AS i(
       workflow_type text, entity_id text, context jsonb, amount_minor bigint, currency text)

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
         importlib.import_module(f"makegood.cli.{name}")
     output.wants_json = "--json" in arguments
     try:
-        result = app(args=list(arguments), standalone_mode=False)
+        result = app(args=list(arguments), prog_name="makegood", standalone_mode=False)
     except MakegoodError as error:
         output.show_error(error)
         return error.exit_code

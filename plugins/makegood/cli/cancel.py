@@ -38,7 +38,8 @@ def cancel(
     if json:
         output.show_json({"order": order, "verdict": row["verdict"], "state": row["current_state"]})
     else:
-        output.page.print(SENTENCES[row["verdict"]].format(order=order, state=row["current_state"]), markup=False)
+        sentence = SENTENCES[row["verdict"]].format(order=order, state=row["current_state"])
+        output.page.print(output.harmless(sentence), markup=False)
     return EXIT_FOUND_WRONG if row["verdict"] == "too_late" else EXIT_DONE
 
 

@@ -24,30 +24,42 @@ page = Console(highlight=False)
 
 def say(message: str, *, style: str | None = None) -> None:
     """Progress and notes; never on stdout, so that a pipe stays clean."""
-    people.print(message, style=style, markup=False)
+    people.print(_harmless_lines(message), style=style, markup=False)
+
+
+def harmless(text: str) -> str:
+    """Text from outside on one line, with what would steer a terminal shown and not obeyed."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, default=_plain, ensure_ascii=False, allow_nan=False) + "\n")
+    # ASCII: every terminal, pipe and parser can take it, whatever an order is called.
+    sys.stdout.write(json.dumps(document, default=_plain, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
 def show_error(error: MakegoodError) -> None:
     if wants_json:
         show_json({"error": {"type": type(error).__name__, "message": str(error), "hint": error.hint}})
-    people.print(f"error: {error}", style="bold red", markup=False)
+    people.print(_harmless_lines(f"error: {error}"), style="bold red", markup=False)
     if error.hint:
-        people.print(f"       {error.hint}", markup=False)
+        people.print(_harmless_lines(f"       {error.hint}"), markup=False)
 
 
 def show_usage_error(error: TyperException) -> None:
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if wants_json:
         show_json({"error": {"type": "BadArguments", "message": message, "hint": None}})
-    people.print(f"error: {message}", style="bold red", markup=False)
+    if not message:  # a group without a command: its help was shown
+        return
+    people.print(_harmless_lines(f"error: {message}"), style="bold red", markup=False)
     context = getattr(error, "ctx", None)
     if context is not None:
         people.print(f"       Try: {context.command_path} --help", markup=False)
+
+
+def _harmless_lines(text: str) -> str:
+    return "\n".join(harmless(line) for line in text.split("\n"))
 
 
 def _plain(value: Any) -> Any:

@@ -80,14 +80,14 @@ def show_story(story: Mapping[str, Any], exponents: Mapping[str, int]) -> None:
     row = story["workflow"]
     amount = _amount(row["amount_minor"], row["currency"], exponents)
     output.page.print()
-    output.page.print(Text.assemble((row["entity_id"], "bold"), f"  {row['workflow_type']}  {amount}"))
+    output.page.print(Text.assemble((output.harmless(row["entity_id"]), "bold"), f"  {row['workflow_type']}  {amount}"))
     style = (
         "bold red" if row["held_at"] or story["summary"].startswith("STUCK") else STYLES.get(row["current_state"], "")
     )
-    output.page.print(Text(story["summary"], style=style))
+    output.page.print(_text(story["summary"], style=style))
     if row["cancel_requested"]:
         output.page.print(
-            Text(f"cancel requested by {row['cancel_requested_by']}: {row['cancel_reason']}", style="yellow")
+            _text(f"cancel requested by {row['cancel_requested_by']}: {row['cancel_reason']}", style="yellow")
         )
     output.page.print()
     output.page.print(_states(story))
@@ -122,13 +122,13 @@ def _states(story: Mapping[str, Any]) -> Table:
         table.add_row(
             str(transition["seq"]),
             _clock(transition["transitioned_at"]),
-            Text(state, style=STYLES.get(state, "")),
+            _text(state, style=STYLES.get(state, "")),
             "" if seconds is None else lasting(timedelta(seconds=seconds)),
-            Text(transition["triggered_by"]),
-            Text(_why(transition)),
+            _text(transition["triggered_by"]),
+            _text(_why(transition)),
         )
         if transition["gap"]:
-            table.add_row("", "", Text("⋯", style="dim"), "", "", Text(transition["gap"], style="magenta"))
+            table.add_row("", "", _text("⋯", style="dim"), "", "", _text(transition["gap"], style="magenta"))
     return table
 
 
@@ -155,8 +155,8 @@ def _attempts(story: Mapping[str, Any]) -> Table:
         outcome = attempt["outcome"] or "no answer"
         error = ": ".join(filter(None, [attempt["error_type"], attempt["error"]]))
         table.add_row(
-            Text(name), str(attempt["attempt"]), _clock(attempt["started_at"]), took,
-            Text(outcome, style=STYLES.get(outcome, "magenta")), Text(error),
+            _text(name), str(attempt["attempt"]), _clock(attempt["started_at"]), took,
+            _text(outcome, style=STYLES.get(outcome, "magenta")), _text(error),
         )  # fmt: skip
     return table
 
@@ -175,8 +175,8 @@ def _compensations(story: Mapping[str, Any], exponents: Mapping[str, int]) -> Ta
     )
     for undo in story["compensations"]:
         amount = _amount(undo["amount_minor"], undo["currency"], exponents)
-        state = Text(undo["state"], style=STYLES.get(undo["state"], ""))
-        table.add_row(Text(undo["step"]), state, str(undo["attempts"]), amount, Text(undo["last_error"] or ""))
+        state = _text(undo["state"], style=STYLES.get(undo["state"], ""))
+        table.add_row(_text(undo["step"]), state, str(undo["attempts"]), amount, _text(undo["last_error"] or ""))
     return table
 
 
@@ -185,7 +185,8 @@ def _show_money(story: Mapping[str, Any], exponents: Mapping[str, int]) -> None:
     if money is None:
         output.page.print("\nMoney at the provider: no payment is known for this order.")
     elif "error" in money:
-        output.page.print(Text(f"\nMoney at the provider: it cannot be told now ({money['error']}).", style="magenta"))
+        output.page.print()
+        output.page.print(_text(f"Money at the provider: it cannot be told now ({money['error']}).", style="magenta"))
     else:
         currency = money["currency"]
         amounts = {
@@ -193,7 +194,7 @@ def _show_money(story: Mapping[str, Any], exponents: Mapping[str, int]) -> None:
         }
         output.page.print("\nMoney at the provider", style="italic")
         output.page.print(
-            Text("  ".join(f"{name} {amount}" for name, amount in amounts.items()) + f"   ({money['payment_intent']})")
+            _text("  ".join(f"{name} {amount}" for name, amount in amounts.items()) + f"   ({money['payment_intent']})")
         )
 
 
@@ -210,6 +211,11 @@ def _amount(amount_minor: int | None, currency: str | None, exponents: Mapping[s
     if amount_minor is None or currency is None:
         return ""
     return format_money(amount_minor, currency, exponents.get(currency, 2))
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What others wrote, never as markup and never as a command to the terminal."""
+    return Text(output.harmless(text), style=style)
 
 
 def _time(text: str) -> datetime:

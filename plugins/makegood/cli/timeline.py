@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -40,17 +41,28 @@ def timeline(
 
 
 async def _money(story: dict[str, Any]) -> dict[str, Any] | None:
-    """What the provider says of the order's payment; None where there was none to ask about."""
+    """What the provider says of the order's payment, also of one whose answer never came; None without any."""
+    import stripe
+
+    from makegood.errors import PermanentError
     from makegood.gateways.payments import Payments
     from makegood.settings import get_settings
 
-    intent = (story["workflow"]["context"].get("charge") or {}).get("payment_intent")
-    if not intent:
+    row = story["workflow"]
+    tried = any(attempt["step"] == "charge" for attempt in story["attempts"])
+    charge = row["context"].get("charge")
+    intent = charge.get("payment_intent") if isinstance(charge, dict) else None
+    if not intent and not tried:
         return None
     settings = get_settings()
     payments = Payments(settings.stripe_api_key.get_secret_value(), settings.stripe_api_base or settings.shop_url)
     try:
-        return await payments.money_of(intent)
+        if not intent:
+            found = await payments.find_intent(row["entity_id"], datetime.fromisoformat(row["created_at"]))
+            intent = found["id"] if found else None
+        return await payments.money_of(intent) if intent else None
+    except (PermanentError, stripe.StripeError) as error:
+        return {"payment_intent": None, "error": str(error)}
     finally:
         await payments.close()
 

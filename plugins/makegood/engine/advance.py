@@ -37,7 +37,7 @@ from makegood.engine.model import (
 )
 from makegood.engine.store import Store
 from makegood.engine.turn import After, Turn
-from makegood.errors import TransientError
+from makegood.errors import ConfigurationError, TransientError
 
 log = structlog.get_logger()
 
@@ -65,13 +65,22 @@ class Engine:
         self._forward = Forward(self._turn, self._backward)
 
     async def advance(self, executions: Iterable[Execution]) -> Counter[str]:
-        """Drives each as far as it goes; returns how many ended how. One bad row never stops the others."""
+        """Drives each as far as it goes; returns how many ended how. One bad row never stops the others.
+
+        A ConfigurationError is no row's fault (a database that was not migrated, a missing grant): nothing is
+        parked for it, the leases run out, and the caller is told.
+        """
         active = {execution.id: execution for execution in executions}
         renewing = asyncio.create_task(self._keep_leases(active))
         try:
-            return Counter(await asyncio.gather(*(self._drive(x, active) for x in list(active.values()))))
+            drives = (self._drive(x, active) for x in list(active.values()))
+            ends = await asyncio.gather(*drives, return_exceptions=True)
         finally:
             renewing.cancel()
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+        return Counter(str(end) for end in ends)
 
     async def _drive(self, x: Execution, active: dict[uuid.UUID, Execution]) -> str:
         try:
@@ -79,6 +88,8 @@ class Engine:
         except TransientError as error:
             log.warning("workflow.interrupted", entity_id=x.entity_id, error=str(error))
             return "interrupted"
+        except ConfigurationError:
+            raise
         except Exception as error:
             log.exception("workflow.poisoned", entity_id=x.entity_id)
             return await self._park(x, f"{type(error).__name__}: {error}")

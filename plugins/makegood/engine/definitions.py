@@ -45,6 +45,11 @@ class Call:
     """When the workflow was started: where a look-up begins to search."""
     compensation_id: uuid.UUID | None = None
 
+    def result_of(self, step: str) -> Mapping[str, Any]:
+        """What an earlier step found out; empty where it did not, whatever the caller keeps under that name."""
+        found = self.context.get(step)
+        return found if isinstance(found, Mapping) else {}
+
 
 Request = Mapping[str, Any]
 Send = Callable[[Call, Request], Awaitable[Any] | Any]

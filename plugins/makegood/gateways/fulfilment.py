@@ -30,8 +30,8 @@ class Undo:
         return {"collection": self.collection_url, "verb": self.verb, "entity_id": call.entity_id}
 
     async def send(self, call: Call, request: Request) -> Outcome:
-        known = (call.context.get(self.step) or {}).get(self.id_name)
-        if known is not None:
+        known = call.result_of(self.step).get(self.id_name)
+        if isinstance(known, str):
             return await self._take_back(call, known)
         found = await find_all(self.client, _list_url(self.collection_url, call))
         if isinstance(found, Unknown):

@@ -99,7 +99,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float:
         seconds = float(headers.get("retry-after", "0"))
     except ValueError:
         return 0.0
-    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX) if not math.isnan(seconds) else 0.0
+    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX) if math.isfinite(seconds) else 0.0
 
 
 async def _read(response: httpx.Response) -> bytes | None:

@@ -7,7 +7,7 @@ is a failure; an answer with another amount or currency than asked for is suspec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import httpx
@@ -20,6 +20,8 @@ from makegood.gateways.http_steps import retry_after_seconds
 
 # Stripe counts these in hundredths although their ISO minor unit has no decimals.
 TWO_DECIMALS_AT_STRIPE = frozenset({"ISK", "UGX"})
+# Stripe counts these whole although their ISO minor unit has two decimals.
+NO_DECIMALS_AT_STRIPE = frozenset({"MGA"})
 # Stripe wants the last of their three decimals to be zero.
 THREE_DECIMALS = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
 REFUNDED_STATUSES = frozenset({"succeeded", "pending"})
@@ -90,22 +92,32 @@ class Payments:
             if isinstance(outcome, Failed) and outcome.error_type == "charge_already_refunded":
                 return await self._look_up_refund(call) or outcome
             return outcome
-        return check_refund(refund.to_dict(), request)
+        return check_refund(refund.to_dict(), request, call.currency)
 
-    async def _look_up_charge(self, call: Call) -> Outcome | None:
-        """Our order's payment among those made since it started; None when there is none."""
-        request = charge_request(call)
-        window = _window(call)
-        parameters: dict[str, Any] = {"limit": PAGE, "created": window}
+    async def find_intent(self, order_id: str, started_at: datetime) -> dict[str, Any] | None:
+        """The order's payment among those made since it started; None when there is none.
+
+        Raises PermanentError when there are too many to look through.
+        """
+        start, end = started_at - LOOK_UP_MARGIN, started_at + LOOK_UP_SPAN
+        created = {"gte": int(start.timestamp()), "lte": int(end.timestamp())}
+        parameters: dict[str, Any] = {"limit": PAGE, "created": created}
         for _ in range(LOOK_UP_PAGES_MAX):
-            page = await self.client.v1.payment_intents.list_async(cast(Any, parameters))
+            page = await self.client.v1.payment_intents.list_async(cast(Any, parameters), READING)
             for intent in (item.to_dict() for item in page.data):
-                if (intent.get("metadata") or {}).get("order_id") == call.entity_id:
-                    return check_charge(intent, request)
+                if (intent.get("metadata") or {}).get("order_id") == order_id:
+                    return intent
             if not page.has_more:
                 return None
             parameters["starting_after"] = page.data[-1].id
-        return Suspect("look_up_too_long", f"more than {LOOK_UP_PAGES_MAX * PAGE} payments since the order started")
+        raise PermanentError(f"more than {LOOK_UP_PAGES_MAX * PAGE:,} payments since {order_id} started")
+
+    async def _look_up_charge(self, call: Call) -> Outcome | None:
+        try:
+            intent = await self.find_intent(call.entity_id, call.started_at)
+        except PermanentError as error:
+            return Suspect("look_up_too_long", str(error))
+        return None if intent is None else check_charge(intent, charge_request(call))
 
     async def _look_up_refund(self, call: Call) -> Outcome | None:
         """Our refund among those of the payment; None when there is none."""
@@ -113,7 +125,7 @@ class Payments:
         page = await self.client.v1.refunds.list_async({"payment_intent": request["payment_intent"], "limit": PAGE})
         for refund in (item.to_dict() for item in page.data):
             if (refund.get("metadata") or {}).get("compensation_id") == str(call.compensation_id):
-                return check_refund(refund, request)
+                return check_refund(refund, request, call.currency)
         return None
 
 
@@ -134,7 +146,7 @@ def charge_request(call: Call) -> Request:
 
 
 def refund_request(call: Call) -> Request:
-    payment_intent = (call.context.get("charge") or {}).get("payment_intent")
+    payment_intent = call.result_of("charge").get("payment_intent")
     if not payment_intent:
         raise PermanentError(f"the context of {call.entity_id} has no charge.payment_intent to refund")
     assert call.amount_minor is not None and call.currency is not None  # noqa: PT018 - it was charged
@@ -155,10 +167,17 @@ def to_stripe_amount(amount_minor: int, currency: str) -> int:
         return amount_minor * 100
     if currency in THREE_DECIMALS and amount_minor % 10:
         raise PermanentError(f"{amount_minor} {currency}: Stripe takes no third decimal other than 0")
+    if currency in NO_DECIMALS_AT_STRIPE:
+        whole, rest = divmod(amount_minor, 100)
+        if rest:
+            raise PermanentError(f"{amount_minor} {currency}: Stripe takes no decimals other than 0")
+        return whole
     return amount_minor
 
 
 def from_stripe_amount(amount: int, currency: str) -> int:
+    if currency in NO_DECIMALS_AT_STRIPE:
+        return amount * 100
     return amount // 100 if currency in TWO_DECIMALS_AT_STRIPE else amount
 
 
@@ -176,9 +195,12 @@ def check_charge(intent: Mapping[str, Any], request: Request) -> Outcome:
             return Failed(str(status), f"the payment is {status}")
 
 
-def check_refund(refund: Mapping[str, Any], request: Request) -> Outcome:
-    if refund.get("amount") != request["amount"]:
-        return Suspect("wrong_amount", f"asked to refund {request['amount']}, the answer says {refund.get('amount')}")
+def check_refund(refund: Mapping[str, Any], request: Request, currency: str | None) -> Outcome:
+    asked = (request["amount"], (currency or "").lower())
+    answered = (refund.get("amount"), refund.get("currency"))
+    if asked != answered:
+        said = f"asked to refund {asked[0]} {asked[1]}, the answer says {answered[0]} {answered[1]}"
+        return Suspect("wrong_amount", said)
     match refund.get("status"):
         case status if status in REFUNDED_STATUSES:
             return Success({"refund": refund["id"], "status": refund["status"]})
@@ -197,8 +219,3 @@ def classify(error: stripe.StripeError) -> Outcome:
     if isinstance(error, stripe.InvalidRequestError) and error.http_status in {400, 404}:
         return Failed(code, message)
     return Unknown(code, message, retry_after_seconds(error.headers or {}))
-
-
-def _window(call: Call) -> dict[str, int]:
-    start, end = call.started_at - LOOK_UP_MARGIN, call.started_at + LOOK_UP_SPAN
-    return {"gte": int(start.timestamp()), "lte": int(end.timestamp())}
