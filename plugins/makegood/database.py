@@ -115,6 +115,8 @@ def translated(error: psycopg.Error) -> Exception:
         return _OURS[error.sqlstate](message, hint=diagnostic.message_hint)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return errors.ConfigurationError(message, hint="Grant makegood_jobs to this login, or use its own role.")
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        return errors.DatabaseUnavailable(f"the database is read-only: {message}", hint="Is this a standby?")
     if isinstance(error, psycopg.ProgrammingError):
         # The statements are ours and fixed: a table, function or column that is not there is another version's.
         return errors.ConfigurationError(message, hint="Bring the database up to date: makegood db migrate")

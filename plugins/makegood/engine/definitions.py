@@ -25,6 +25,8 @@ INITIAL = "created"
 COMPENSATING = "compensating"
 COMPLETED, FAILED, COMPENSATED = "completed", "failed", "compensated"
 TERMINAL = frozenset({COMPLETED, FAILED, COMPENSATED})
+KEY_LENGTH_MAX = 255  # what Stripe and the table take
+ENTITY_ID_LENGTH_MAX = 150
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -239,3 +241,10 @@ def _is_key(template: str) -> bool:
     except ValueError:
         return False
     return fields <= {"type", "step", "entity_id"}
+
+
+def _longest_key(workflow: Workflow) -> int:
+    entity_id = "x" * ENTITY_ID_LENGTH_MAX
+    keys = [step.key_for(workflow.name, entity_id) for step in workflow.steps]
+    topics = [f"{topic}-{workflow.name}-{entity_id}" for topic in workflow.topics_on_completed]
+    return max((len(text) for text in [*keys, *topics]), default=0)

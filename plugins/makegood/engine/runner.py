@@ -19,7 +19,7 @@ import structlog
 
 from makegood.database import Database
 from makegood.engine.advance import Engine
-from makegood.engine.definitions import Workflow
+from makegood.engine.definitions import ENTITY_ID_LENGTH_MAX, Workflow
 from makegood.engine.model import Execution
 from makegood.engine.payload import check_payload
 from makegood.engine.store import Store, Terms
@@ -29,7 +29,6 @@ from makegood.settings import Settings
 
 log = structlog.get_logger()
 
-ENTITY_ID_LENGTH_MAX = 150
 POLL_SECONDS = 0.2  # how long a new order may wait for an idle worker
 
 
