@@ -8,18 +8,19 @@ RETURNS TABLE (verdict text, current_state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   e makegood.workflow_executions;
+  v_reason text := left(btrim(p_reason), 2000);
 BEGIN
-  IF length(btrim(coalesce(p_reason, ''))) = 0 OR length(btrim(coalesce(p_actor, ''))) = 0 THEN
+  IF length(coalesce(v_reason, '')) = 0 OR length(btrim(coalesce(p_actor, ''))) = 0 THEN
     RAISE EXCEPTION 'a cancel request needs who asks and why' USING ERRCODE = 'MG011';
   END IF;
   UPDATE makegood.workflow_executions AS u
-     SET cancel_requested = true, cancel_requested_by = p_actor, cancel_reason = left(p_reason, 2000)
+     SET cancel_requested = true, cancel_requested_by = p_actor, cancel_reason = v_reason
    WHERE u.workflow_type = p_workflow_type AND u.entity_id = p_entity_id
      AND u.finished_at IS NULL AND NOT u.cancel_requested AND u.current_state <> 'compensating'
   RETURNING * INTO e;
   IF FOUND THEN
     INSERT INTO makegood.operator_actions (actor, action, subject, reason, details)
-    VALUES (p_actor, 'cancel', p_entity_id, p_reason,
+    VALUES (p_actor, 'cancel', p_entity_id, v_reason,
             jsonb_build_object('workflow_type', p_workflow_type, 'workflow_id', e.id, 'state', e.current_state));
     RETURN QUERY SELECT 'requested', e.current_state;
     RETURN;

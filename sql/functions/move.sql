@@ -31,12 +31,14 @@ BEGIN
            attempts = CASE WHEN i.again AND p_begins_step THEN e.attempts + 1
                            WHEN p_begins_step OR (i.via IS NOT NULL AND NOT e.cancel_requested) THEN 1
                            ELSE 0 END,
-           updated_at = CASE WHEN i.again THEN e.updated_at ELSE greatest(t, e.updated_at) END,
+           -- Two: room for a border in between, even where the clock was set back.
+           updated_at = CASE WHEN i.again THEN e.updated_at
+                             ELSE greatest(t, e.updated_at + interval '2 microseconds') END,
            deadline_at = CASE WHEN i.again THEN e.deadline_at ELSE t + coalesce(
              (SELECT s.stuck_after FROM makegood.workflow_states s
                WHERE s.workflow_type = e.workflow_type AND s.state = i.to_state), interval '5 minutes') END,
            finished_at = CASE WHEN i.to_state IN ('completed', 'failed', 'compensated')
-                              THEN greatest(t, e.updated_at) END,
+                              THEN greatest(t, e.updated_at + interval '2 microseconds') END,
            lease_owner = CASE WHEN i.to_state NOT IN ('completed', 'failed', 'compensated') THEN e.lease_owner END,
            lease_until = CASE WHEN i.to_state IN ('completed', 'failed', 'compensated') THEN NULL
                               WHEN (p_begins_step OR i.via IS NOT NULL) AND e.lease_until IS NOT NULL
@@ -54,16 +56,18 @@ BEGIN
                 THEN jsonb_build_object('cancel_requested_by', e.cancel_requested_by, 'cancel_reason', e.cancel_reason)
                 ELSE '{}' END AS metadata
   ), hops AS (
-    SELECT m.id, m.entity_id, m.last_seq, coalesce(m.via, m.from_state) AS from_state, m.current_state AS to_state,
-           CASE WHEN m.via IS NULL THEN m.metadata ELSE '{}' END AS metadata, m.updated_at
-      FROM moved m WHERE NOT m.again AND m.current_state IS DISTINCT FROM m.via
-    UNION ALL
-    SELECT m.id, m.entity_id, m.last_seq - (m.current_state <> m.via)::integer, m.from_state, m.via, m.metadata, m.updated_at
+    -- The border first, and a microsecond earlier: by number, by id and by time it is the same story.
+    SELECT m.id, m.entity_id, m.last_seq - (m.current_state <> m.via)::integer AS seq, m.from_state, m.via AS to_state,
+           m.metadata, m.updated_at - (m.current_state <> m.via)::integer * interval '1 microsecond' AS moved_at
       FROM moved m WHERE m.via IS NOT NULL
+    UNION ALL
+    SELECT m.id, m.entity_id, m.last_seq, coalesce(m.via, m.from_state), m.current_state,
+           CASE WHEN m.via IS NULL THEN m.metadata ELSE '{}' END, m.updated_at
+      FROM moved m WHERE NOT m.again AND m.current_state IS DISTINCT FROM m.via
   ), logged AS (
     INSERT INTO makegood.workflow_transitions (
       workflow_id, entity_id, seq, from_state, to_state, triggered_by, metadata, transitioned_at)
-    SELECT h.id, h.entity_id, h.last_seq, h.from_state, h.to_state, p_triggered_by, h.metadata, h.updated_at FROM hops h
+    SELECT h.id, h.entity_id, h.seq, h.from_state, h.to_state, p_triggered_by, h.metadata, h.moved_at FROM hops h
   )
   SELECT m.id, m.current_state FROM moved m;
 END
