@@ -500,7 +500,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--recover", action="store_true", help="measure recovery after SIGKILL instead")
     parser.add_argument("--mode", choices=MODES, default="call")
     parser.add_argument("--processes", type=at_least(1), default=(os.cpu_count() or 1) + 1)
-    parser.add_argument("--threads", type=at_least(0), default=3, help="per process; 0: DBOS's default")
+    parser.add_argument("--threads", type=at_least(0), default=2, help="per process; 0: DBOS's default")
     parser.add_argument("--pool-size", type=at_least(2), default=20, help="connections per process, at most")
     parser.add_argument("--pre-ping", action="store_true", help="ping at checkout, DBOS's default")
     parser.add_argument("--warm-up", type=at_least(1), default=100, help="workflows per process, not counted")

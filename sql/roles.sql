@@ -2,6 +2,8 @@
 -- and the scheduled jobs, `read` looks. Give them a password (ALTER ROLE … LOGIN PASSWORD …) or grant
 -- them to a login of your own.
 DO $$
+DECLARE
+  v_role text;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'makegood_owner') THEN
     CREATE ROLE makegood_owner NOLOGIN NOINHERIT;
@@ -16,10 +18,16 @@ BEGIN
      OR NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
     EXECUTE pg_catalog.format('GRANT makegood_owner TO %I', current_user);
   END IF;
+  -- The published queries name no schema; these roles find it. Only where it is not so already: roles belong
+  -- to the whole server, and two databases migrated at once would trip over the same row.
+  FOREACH v_role IN ARRAY ARRAY['makegood_jobs', 'makegood_read'] LOOP
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s JOIN pg_catalog.pg_roles r ON r.oid = s.setrole
+                    WHERE r.rolname = v_role AND s.setdatabase = 0
+                      AND 'search_path=makegood, public' = ANY (s.setconfig)) THEN
+      EXECUTE pg_catalog.format('ALTER ROLE %I SET search_path = makegood, public', v_role);
+    END IF;
+  END LOOP;
 END
 $$;
 CREATE SCHEMA IF NOT EXISTS makegood AUTHORIZATION makegood_owner;
 COMMENT ON SCHEMA makegood IS 'Workflows, their transitions, and everything needed to make them good.';
--- The published queries name no schema; these roles find it.
-ALTER ROLE makegood_jobs SET search_path = makegood, public;
-ALTER ROLE makegood_read SET search_path = makegood, public;

@@ -98,13 +98,18 @@ async def _again(work: Callable[[], Awaitable[list[Row]]]) -> list[Row]:
             log.warning("database.retried", error=str(error).strip(), wait_seconds=wait_seconds)
             await asyncio.sleep(wait_seconds)
         except psycopg.Error as error:
-            raise translated(error) from error
+            raise translated(error) from quotable(error)
     try:
         return await work()
     except RETRIED as error:
         raise errors.DatabaseUnavailable(f"the database did not answer: {str(error).strip()}") from error
     except psycopg.Error as error:
-        raise translated(error) from error
+        raise translated(error) from quotable(error)
+
+
+def quotable(error: psycopg.Error) -> psycopg.Error | None:
+    """The cause to keep. Not a refused value's: PostgreSQL quotes the whole row, and logs would have it."""
+    return None if isinstance(error, psycopg.DataError | psycopg.IntegrityError) else error
 
 
 def translated(error: psycopg.Error) -> Exception:
@@ -121,7 +126,7 @@ def translated(error: psycopg.Error) -> Exception:
         # The statements are ours and fixed: a table, function or column that is not there is another version's.
         return errors.ConfigurationError(message, hint="Bring the database up to date: makegood db migrate")
     if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
-        return errors.InputError(message, hint=diagnostic.message_detail)
+        return errors.InputError(message)
     return error
 
 

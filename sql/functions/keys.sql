@@ -11,14 +11,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  v_sent text[];
 BEGIN
-  RETURN QUERY
-  WITH items AS MATERIALIZED (
-    SELECT i.key, i.operation, decode(i.request_hash, 'hex') AS request_hash
-      FROM jsonb_to_recordset(p_items) AS i(key text, operation text, request_hash text)
-  ), sent AS (
+  WITH sent AS (
     INSERT INTO makegood.idempotency_keys AS k (key, operation, request_hash, status, first_sent_at, created_at, expires_at)
-    SELECT i.key, i.operation, i.request_hash, 'sent', t, t, t + interval '30 days' FROM items i
+    SELECT i.key, i.operation, decode(i.request_hash, 'hex'), 'sent', t, t, t + interval '30 days'
+      FROM jsonb_to_recordset(p_items) AS i(key text, operation text, request_hash text)
     ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
        SET status = 'sent', request_hash = EXCLUDED.request_hash, first_sent_at = coalesce(k.first_sent_at, t)
      WHERE k.operation = EXCLUDED.operation
@@ -27,14 +25,20 @@ BEGIN
                 AND k.first_sent_at > t - make_interval(secs => p_window_seconds)))
     RETURNING k.key
   )
+  SELECT array_agg(s.key) INTO v_sent FROM sent s;
+
+  -- A second statement, with a fresh snapshot: a late worker's answer may have come while we waited for its row.
+  RETURN QUERY
   SELECT i.key,
          CASE WHEN s.key IS NOT NULL THEN 'go'
-              WHEN k.operation <> i.operation OR k.request_hash <> i.request_hash THEN 'conflict'
+              WHEN k.operation <> i.operation OR k.request_hash <> decode(i.request_hash, 'hex') THEN 'conflict'
               WHEN k.status IN ('known', 'recorded') THEN 'known'
               ELSE 'expired' END,
          CASE WHEN s.key IS NULL THEN k.response END
-    FROM items i LEFT JOIN sent s ON s.key = i.key
-    LEFT JOIN makegood.idempotency_keys k ON k.key = i.key AND k.key = ANY (ARRAY(SELECT b.key FROM items b));
+    FROM jsonb_to_recordset(p_items) AS i(key text, operation text, request_hash text)
+    LEFT JOIN unnest(v_sent) AS s(key) ON s.key = i.key
+    LEFT JOIN makegood.idempotency_keys k ON k.key = i.key
+          AND k.key = ANY (ARRAY(SELECT b.key FROM jsonb_to_recordset(p_items) AS b(key text)));
 END
 $$;
 
@@ -81,7 +85,8 @@ BEGIN
     CASE WHEN k.operation <> p_operation OR k.request_hash <> p_request_hash THEN 'conflict'
          WHEN k.status IN ('known', 'recorded') THEN 'known'
          WHEN k.caller_until > t THEN 'busy'
-         ELSE 'expired' END,
+         WHEN k.first_sent_at <= t - make_interval(secs => p_window_seconds) THEN 'expired'
+         ELSE 'busy' END,  -- given up between our two statements: ask again
     k.response;
 END
 $$;

@@ -156,6 +156,15 @@ class Worker:
         statement = "SELECT * FROM makegood.request_cancel('checkout', %s, %s, %s)"
         return self.row(statement, entity_id, actor, reason)["verdict"]
 
+    def wait_until_blocked(self, other: Worker) -> None:
+        """Until the other worker waits for somebody's lock, so that a race is run in the order it is told."""
+        pid = other.connection.info.backend_pid
+        for _ in range(1000):
+            if self.row("SELECT cardinality(pg_blocking_pids(%s)) > 0 AS blocked", pid)["blocked"]:
+                return
+            self.rows("SELECT pg_sleep(0.01)")
+        raise AssertionError(f"{other.name} did not wait for anybody")
+
     def _forward(self, lease: Lease, step: str) -> Row:
         return {"step": step, "key": f"{step}-{lease.entity_id}", "operation": f"checkout.{step}"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -85,6 +86,21 @@ def test_begin_after_a_late_answer_says_known_with_the_answer(jobs: Worker, admi
     assert jobs.finish(order, "charge", response={"id": "ch_1"}) == "lost"
     row = jobs.begin(taken, "charge")
     assert (row["verdict"], row["response"], row["attempt"]) == ("known", {"id": "ch_1"}, None)
+
+
+def test_begin_while_a_late_answer_is_being_written_says_known(
+    jobs: Worker, admin: Worker, order: Lease, database: Any
+) -> None:
+    """It waits for the key's row, and must then tell what it found there and not what was there before."""
+    jobs.begin(order, "charge")
+    taken = take_over(admin, jobs, order)
+    with Worker(database.jobs, "worker-2") as other, ThreadPoolExecutor(1) as pool:
+        with jobs.connection.transaction():
+            assert jobs.finish(order, "charge", response={"id": "ch_1"}) == "lost"
+            beginning = pool.submit(other.begin, taken, "charge")
+            admin.wait_until_blocked(other)
+        row = beginning.result(timeout=10)
+    assert (row["verdict"], row["response"]) == ("known", {"id": "ch_1"})
 
 
 def test_begin_after_the_window_says_expired(jobs: Worker, admin: Worker, order: Lease) -> None:

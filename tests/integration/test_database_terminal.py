@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import psycopg
 import pytest
 from database_worker import Lease, Worker, open_database, refused
 
@@ -97,24 +96,14 @@ def test_undo_owed_after_the_end_is_refused(admin: Worker) -> None:
 def test_undo_owed_while_another_writer_ends_the_workflow_keeps_it_open(admin: Worker, url: str) -> None:
     order = admin.started(f"order-{uuid.uuid4()}")
     admin.compensate(order, [])
-    with Worker(url, "worker-2") as other, ThreadPoolExecutor(1) as pool:
+    with Worker(url, "worker-2") as other, Worker(url) as watcher, ThreadPoolExecutor(1) as pool:
         with admin.connection.transaction():
             owe(admin, order)
             ending = pool.submit(other.transition, order, "compensated")
-            wait_until_blocked(url, other)
+            watcher.wait_until_blocked(other)
         with refused("MG002"):
             ending.result(timeout=10)
     assert admin.read(order)["current_state"] == "compensating"
-
-
-def wait_until_blocked(url: str, worker: Worker) -> None:
-    pid = worker.connection.info.backend_pid
-    with psycopg.connect(url, autocommit=True) as watcher:
-        for _ in range(1000):
-            if watcher.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", (pid,)).fetchone() == (True,):
-                return
-            watcher.execute("SELECT pg_sleep(0.01)")
-    raise AssertionError("the other writer did not wait")
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,13 @@ from typing import Any
 import psycopg
 import pytest
 from checkouts import NoWait, drive, get_row, open_checkouts, order, pass_time
+from conftest import DatabaseUrls
 from psycopg.types.json import Jsonb
 
 from makegood.engine.definitions import Action, Call, Request, Step, Workflow, describe_call
+from makegood.engine.outcomes import Failed
 from makegood.engine.runner import Runner, Start, open_runner
+from makegood.errors import PermanentError
 from makegood.local.postgres import EmbeddedPostgres
 from makegood.migrations import migrate
 from makegood.settings import Settings
@@ -50,6 +53,15 @@ def count_states(database: Any) -> dict[str, int]:
         " FROM makegood.workflow_executions GROUP BY 1"
     )
     return {row["state"]: row["n"] for row in rows}
+
+
+async def until_completed(database: Any, count: int) -> int:
+    """Waits for so many; returns how many there were."""
+    while True:
+        completed = count_states(database).get("completed", 0)
+        if completed >= count:
+            return completed
+        await asyncio.sleep(0.01)
 
 
 # Poison
@@ -241,8 +253,6 @@ def test_undo_calls_are_within_the_bound_too(database: Any, settings: Settings) 
             await asyncio.sleep(0.02)
 
     async def refuse(call: Call, request: Request) -> None:
-        from makegood.errors import PermanentError
-
         raise PermanentError("no")
 
     workflow = Workflow(
@@ -282,8 +292,6 @@ def test_no_transaction_is_open_during_a_call(database: Any, settings: Settings)
         seen.append(await find_open_transactions(database.admin, "xact_start IS NOT NULL"))
 
     async def look_and_refuse(call: Call, request: Request) -> Any:
-        from makegood.engine.outcomes import Failed
-
         await look(call, request)
         return Failed("no", "no")
 
@@ -367,16 +375,18 @@ def test_leases_are_renewed_while_rows_wait_their_turn(database: Any, settings: 
 
     async def run() -> Counter[str]:
         workflow = one_step(send)
-        async with opened(database, quick, workflow, worker="owner") as runner:
-            async with opened(database, quick, workflow, worker="thief") as thief:
-                await runner.start(errands(48), triggered_by="shop")
-                done = asyncio.Event()
-                claimed = await runner.store.claim(100)
-                stealing = asyncio.create_task(steal(thief, done))
-                counts = await runner.engine.advance(claimed)
-                done.set()
-                await stealing
-                return counts
+        async with (
+            opened(database, quick, workflow, worker="owner") as runner,
+            opened(database, quick, workflow, worker="thief") as thief,
+        ):
+            await runner.start(errands(48), triggered_by="shop")
+            done = asyncio.Event()
+            claimed = await runner.store.claim(100)
+            stealing = asyncio.create_task(steal(thief, done))
+            counts = await runner.engine.advance(claimed)
+            done.set()
+            await stealing
+            return counts
 
     assert asyncio.run(run()) == {"completed": 48}
     assert stolen == []
@@ -385,24 +395,24 @@ def test_leases_are_renewed_while_rows_wait_their_turn(database: Any, settings: 
 
 
 def test_lease_that_ran_out_is_taken_over_and_the_late_worker_writes_nothing(database: Any, settings: Settings) -> None:
-    late = asyncio.Event
-
     async def run() -> tuple[Counter[str], Counter[str]]:
-        entered, go_on = late(), late()
+        entered, go_on = asyncio.Event(), asyncio.Event()
 
         async def stall(call: Call, request: Request) -> None:
             entered.set()
             await go_on.wait()
 
-        async with opened(database, settings, one_step(stall), worker="late") as slow:
-            async with opened(database, settings, one_step(nothing), worker="other") as other:
-                await slow.start(errands(1), triggered_by="shop")
-                working = asyncio.create_task(slow.run_once())
-                await entered.wait()
-                pass_time(database)  # its lease is over before it knows
-                taken = await other.run_once()
-                go_on.set()
-                return taken, await working
+        async with (
+            opened(database, settings, one_step(stall), worker="late") as slow,
+            opened(database, settings, one_step(nothing), worker="other") as other,
+        ):
+            await slow.start(errands(1), triggered_by="shop")
+            working = asyncio.create_task(slow.run_once())
+            await entered.wait()
+            pass_time(database)  # its lease is over before it knows
+            taken = await other.run_once()
+            go_on.set()
+            return taken, await working
 
     taken, lost = asyncio.run(run())
     assert (taken, lost) == ({"completed": 1}, {"lost": 1})
@@ -454,8 +464,7 @@ def test_worker_takes_what_comes_and_ends_what_it_began_when_told_to_stop(databa
             await runner.start(errands(1), triggered_by="shop")
             await asyncio.sleep(0.25)  # it is in its call now
             await runner.start(errands(5)[1:], triggered_by="shop")  # and these do not wait for it
-            while count_states(database).get("completed", 0) < 4:
-                await asyncio.sleep(0.01)
+            await until_completed(database, 4)
             stop.set()
             await working
 
@@ -463,15 +472,13 @@ def test_worker_takes_what_comes_and_ends_what_it_began_when_told_to_stop(databa
     assert told == {"completed": 5}
 
 
-@pytest.mark.slow
 def test_database_restarted_in_the_middle_of_a_run_loses_nothing(
     tmp_path: Any, settings: Settings, shop: ShopControl
 ) -> None:
-    from conftest import DatabaseUrls
-
     postgres = EmbeddedPostgres(tmp_path / "server", server_settings={"fsync": "off"})
     postgres.start()
     try:
+        shop.set_latency(30)  # so that some are in a call when it happens
         migrate(postgres.url("postgres"))
         database = DatabaseUrls(postgres.url("postgres"), postgres.url(), postgres.url("makegood_read"))
         asyncio.run(asyncio.wait_for(run_through_a_restart(postgres, database, settings), 120))
@@ -489,16 +496,11 @@ async def run_through_a_restart(postgres: EmbeddedPostgres, database: Any, setti
     # Short leases: whatever was under way when the server went is taken up soon.
     quick = settings.model_copy(update={"lease_seconds": 3.0, "calls_at_once": 4})
 
-    async def slowly(call: Call, send: Any, request: Request) -> Any:
-        await asyncio.sleep(0.05)
-        return await send(call, request)
-
     async with open_checkouts(database.jobs, quick) as runner:
         await runner.start([order(f"order-{n}") for n in range(60)], triggered_by="shop")
         stop = asyncio.Event()
         working = asyncio.create_task(runner.work(stop))
-        while count_states(database).get("completed", 0) < 5:
-            await asyncio.sleep(0.01)
+        assert await until_completed(database, 5) < 60
         await asyncio.to_thread(postgres.stop)
         await asyncio.to_thread(postgres.start)
         while count_states(database).get("completed", 0) < 60:

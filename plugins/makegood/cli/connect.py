@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import dict_row
 
-from makegood.database import CONNECT_TIMEOUT_SECONDS, translated, unavailable
+from makegood.database import CONNECT_TIMEOUT_SECONDS, quotable, translated, unavailable
 from makegood.errors import InputError
 from makegood.local import where
 
@@ -29,4 +29,4 @@ def ask(statement: LiteralString, parameters: Sequence[Any] = (), *, role: where
         try:
             return connection.execute(statement, parameters).fetchall()
         except psycopg.Error as error:
-            raise translated(error) from error
+            raise translated(error) from quotable(error)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import inspect
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +20,12 @@ RESULT_BYTES_MAX = 16 * 1024  # four results of this size fit a context
 ERROR_TYPE_LENGTH_MAX, ERROR_LENGTH_MAX = 200, 2000  # what the database keeps of an error
 
 
-async def make_call(action: Action, call: Call, request: Request) -> Outcome:
+async def make_call(action: Action, call: Call, request: Request, threads: Executor | None = None) -> Outcome:
     """A plain function runs in a thread, which a deadline cannot stop: its outcome is unknown then,
-    and it may still happen later, under the same key."""
+    and it may still happen later, under the same key. It has its thread until it returns."""
     try:
         async with asyncio.timeout(call.timeout_seconds):
-            answer = await _send(action, call, request)
+            answer = await _send(action, call, request, threads)
     except TimeoutError:
         return Unknown("timeout", f"no answer within {call.timeout_seconds:g} s")
     except PermanentError as error:
@@ -46,10 +49,11 @@ async def look_up(action: Action, call: Call) -> Outcome | None:
     return None if found is None else _checked(found)
 
 
-async def _send(action: Action, call: Call, request: Request) -> Any:
+async def _send(action: Action, call: Call, request: Request, threads: Executor | None) -> Any:
     if inspect.iscoroutinefunction(action.send):
         return await action.send(call, request)
-    answer = await asyncio.to_thread(action.send, call, request)
+    send = functools.partial(contextvars.copy_context().run, action.send, call, request)
+    answer = await asyncio.get_running_loop().run_in_executor(threads, send)
     return await answer if inspect.isawaitable(answer) else answer
 
 

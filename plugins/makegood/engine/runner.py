@@ -75,14 +75,14 @@ class Runner:
         """
         for start in starts:
             self._check(start)
-        items = json.dumps([_item(start) for start in starts], allow_nan=False)
+        by_entity = _once_each(starts)
+        items = json.dumps([_item(start) for start in by_entity.values()], allow_nan=False)
         rows = await self.database.call(
             "SELECT * FROM makegood.start_workflows(%s, %s, %s, %s::jsonb)",
             (triggered_by, worker, self._settings.lease_seconds, items),
         )
         for row in rows:
             _refuse(row)
-        by_entity = {(start.workflow_type, start.entity_id): start for start in starts}
         # Never re-read here: by now another worker may hold it, and its fence must not become ours.
         return [
             _started(row, by_entity[row["workflow_type"], row["entity_id"]])
@@ -139,6 +139,8 @@ class Runner:
                 f"unknown workflow type {start.workflow_type!r}; known are: {known}",
                 hint="Name the module that defines it in MAKEGOOD_WORKFLOWS.",
             )
+        if not isinstance(start.entity_id, str):
+            raise InputError(f"entity_id is a {type(start.entity_id).__name__}; it must be text")
         if not 1 <= len(start.entity_id) <= ENTITY_ID_LENGTH_MAX:
             raise InputError(
                 f"entity_id has {len(start.entity_id)} characters; 1 to {ENTITY_ID_LENGTH_MAX} are allowed"
@@ -180,6 +182,18 @@ async def open_runner(
 def name_worker() -> str:
     """Who holds a lease, for people: host and process."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _once_each(starts: Sequence[Start]) -> dict[tuple[str, str], Start]:
+    """Refuses one entity twice with other parameters: the row would have the ones, the worker act on the others."""
+    by_entity: dict[tuple[str, str], Start] = {}
+    for start in starts:
+        first = by_entity.setdefault((start.workflow_type, start.entity_id), start)
+        if (first.context, first.amount_minor, first.currency) != (start.context, start.amount_minor, start.currency):
+            raise AlreadyStarted(
+                f"{start.entity_id} is in one batch twice as {start.workflow_type}, with other parameters"
+            )
+    return by_entity
 
 
 def _item(start: Start) -> dict[str, Any]:

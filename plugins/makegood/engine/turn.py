@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -33,12 +34,15 @@ class Turn:
         self.store = store
         self.chance = chance
         self._slots = asyncio.Semaphore(calls_at_once)
+        # For steps that are plain functions. The event loop's own threads are few, and a step that waited for
+        # one would use up its deadline before it began.
+        self._threads = ThreadPoolExecutor(calls_at_once, thread_name_prefix="makegood-step")
         self.prepared = asyncio.Semaphore(calls_at_once + max(1, int(calls_at_once * PREPARED_SHARE)))
         """Held by a workflow while it makes calls, one after the other."""
 
     async def call(self, action: Action, call: Call, request: Request) -> Outcome:
         async with self._slots:
-            return await calls.make_call(action, call, request)
+            return await calls.make_call(action, call, request, self._threads)
 
     async def look_up(self, action: Action, call: Call) -> Outcome | None:
         async with self._slots:

@@ -6,6 +6,7 @@ is a failure; an answer with another amount or currency than asked for is suspec
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -31,6 +32,9 @@ LOOK_UP_PAGES_MAX = 50
 PAGE = 100
 # A read may be repeated within the call; a write never is, that is the engine's business.
 READING: stripe.RequestOptions = {"max_network_retries": 3}
+
+# At INFO the client logs what Stripe says of a request, with the customer's payment method in it.
+logging.getLogger("stripe").setLevel(logging.WARNING)
 
 
 class Payments:

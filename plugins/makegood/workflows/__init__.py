@@ -32,7 +32,10 @@ def load_own(settings: Settings) -> list[Workflow]:
     found: list[Workflow] = []
     for name in settings.workflows:
         try:
-            found += importlib.import_module(name).workflows(settings)
+            own = list(importlib.import_module(name).workflows(settings))
+            if other := next((value for value in own if not isinstance(value, Workflow)), None):
+                raise TypeError(f"workflows() returned a {type(other).__name__}")  # noqa: TRY301 - told like all others
+            found += own
         except ConfigurationError:
             raise
         except Exception as error:
