@@ -17,7 +17,7 @@ BEGIN
          e.entity_id = n.entity_id AS same_entity
     INTO bad
     FROM new_rows n
-    JOIN makegood.workflow_executions e ON e.id = n.workflow_id
+    LEFT JOIN makegood.workflow_executions e ON e.id = n.workflow_id
     LEFT JOIN makegood.workflow_states s ON s.workflow_type = e.workflow_type AND s.state = n.to_state
     LEFT JOIN makegood.workflow_transitions p ON p.workflow_id = n.workflow_id AND p.seq = n.seq - 1
     LEFT JOIN makegood.workflow_edges g
@@ -28,6 +28,9 @@ BEGIN
       OR n.seq > e.last_seq
    LIMIT 1;
   IF FOUND THEN
+    IF bad.workflow_type IS NULL THEN
+      RAISE EXCEPTION 'a transition of % belongs to no workflow', bad.entity_id USING ERRCODE = 'MG001';
+    END IF;
     IF NOT bad.legal OR bad.legal IS NULL THEN
       RAISE EXCEPTION 'illegal transition of % %: % → % is not in the graph of this type',
         bad.workflow_type, bad.entity_id, coalesce(bad.from_state, '(start)'), bad.to_state
@@ -162,6 +165,17 @@ $$;
 CREATE TRIGGER compensations_come_before_the_end BEFORE INSERT ON makegood.compensations
   FOR EACH ROW EXECUTE FUNCTION makegood.check_new_compensation();
 ALTER TABLE makegood.compensations ENABLE ALWAYS TRIGGER compensations_come_before_the_end;
+
+-- A workflow is never deleted: its history would be without it.
+CREATE FUNCTION makegood.refuse_deleting_workflows() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'workflows are kept: % refused', TG_OP USING ERRCODE = 'MG006';
+END
+$$;
+CREATE TRIGGER executions_are_kept BEFORE DELETE OR TRUNCATE ON makegood.workflow_executions
+  FOR EACH STATEMENT EXECUTE FUNCTION makegood.refuse_deleting_workflows();
+ALTER TABLE makegood.workflow_executions ENABLE ALWAYS TRIGGER executions_are_kept;
 
 -- An undo that is done stays done, and one being run is not forgotten.
 CREATE FUNCTION makegood.check_compensation_moves() RETURNS trigger

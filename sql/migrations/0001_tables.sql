@@ -102,9 +102,12 @@ CREATE INDEX workflow_executions_due ON makegood.workflow_executions (next_attem
 CREATE INDEX workflow_executions_unfinished ON makegood.workflow_executions (updated_at)
   WHERE current_state NOT IN ('completed', 'failed', 'compensated');
 
+-- No foreign key here and in step_attempts: its check locks, and so rewrites, the very row that the same
+-- transaction has just moved, ten times per checkout. The chain's own check looks for the workflow instead,
+-- and no workflow can be deleted.
 CREATE TABLE makegood.workflow_transitions (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  workflow_id uuid NOT NULL REFERENCES makegood.workflow_executions (id),
+  workflow_id uuid NOT NULL,
   entity_id text NOT NULL,
   seq integer NOT NULL CHECK (seq >= 1),
   from_state text,
@@ -120,7 +123,7 @@ CREATE TABLE makegood.workflow_transitions (
 CREATE INDEX workflow_transitions_entity ON makegood.workflow_transitions (entity_id);
 
 CREATE TABLE makegood.step_attempts (
-  workflow_id uuid NOT NULL REFERENCES makegood.workflow_executions (id),
+  workflow_id uuid NOT NULL,
   step text NOT NULL,
   kind text NOT NULL CHECK (kind IN ('forward', 'compensation')),
   attempt integer NOT NULL CHECK (attempt >= 1),

@@ -131,7 +131,7 @@ def test_transition_with_a_number_that_is_taken_is_refused(admin: Worker, order:
 
 
 def test_transition_of_no_workflow_is_refused(admin: Worker) -> None:
-    with refused("23503"):
+    with refused("MG001", "belongs to no workflow"):
         add_transition(admin, Lease(uuid.uuid4(), "order-1", 0, "created"), 1, None, "created")
 
 

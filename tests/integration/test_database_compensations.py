@@ -83,7 +83,9 @@ def test_undo_of_everything_in_reverse_ends_compensated(jobs: Worker, owing: Lea
     assert {row["state"] for row in undos.values()} == {"succeeded"}
     assert undos["charge"]["result"] == {"undone": "charge"}
     assert undos["reserve"]["succeeded_at"] <= undos["charge"]["succeeded_at"]
-    attempts = jobs.rows("SELECT step, outcome FROM makegood.step_attempts WHERE kind = 'compensation' ORDER BY started_at")
+    attempts = jobs.rows(
+        "SELECT step, outcome FROM makegood.step_attempts WHERE kind = 'compensation' ORDER BY started_at"
+    )
     assert [(row["step"], row["outcome"]) for row in attempts] == [("reserve", "success"), ("charge", "success")]
 
 

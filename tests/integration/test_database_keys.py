@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from database_worker import Row, Worker, digest, refused
+from database_worker import Row, Worker, digest, open_database, refused
+
+from makegood.local.postgres import EmbeddedPostgres
 
 CALLERS = 8
 TAKES = 100
@@ -27,6 +29,13 @@ def jobs(database: Any) -> Iterator[Worker]:
 @pytest.fixture
 def admin(database: Any) -> Iterator[Worker]:
     with Worker(database.admin) as worker:
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def keeper(server: EmbeddedPostgres) -> Iterator[Worker]:
+    """The superuser in a database that the tests of the guards share: each leaves its keys as they are."""
+    with open_database(server) as name, Worker(server.url("postgres", name)) as worker:
         yield worker
 
 
@@ -154,43 +163,43 @@ def test_answer_to_what_was_never_sent_is_not_kept(jobs: Worker) -> None:
     [("sent", "intent"), ("known", "sent"), ("known", "intent"), ("recorded", "known"), ("recorded", "sent")],
 )
 @pytest.mark.parametrize("replication_role", ["origin", "replica"])
-def test_key_moved_back_is_refused(admin: Worker, before: str, after: str, replication_role: str) -> None:
-    insert_keys(admin, 1, before)
-    with refused("MG001", f"from {before} to {after}"), admin.connection.transaction():
-        admin.rows("SELECT set_config('session_replication_role', %s, true)", replication_role)
-        admin.rows(
+def test_key_moved_back_is_refused(keeper: Worker, before: str, after: str, replication_role: str) -> None:
+    (key,) = insert_keys(keeper, 1, before)
+    with refused("MG001", f"from {before} to {after}"), keeper.connection.transaction():
+        keeper.rows("SELECT set_config('session_replication_role', %s, true)", replication_role)
+        keeper.rows(
             "UPDATE makegood.idempotency_keys SET status = n.status,"
             " response = CASE WHEN n.status = 'known' THEN '{}'::jsonb END,"
             " first_sent_at = CASE WHEN n.status <> 'intent' THEN now() END"
-            " FROM (SELECT %s::text AS status) AS n",
-            after,
+            " FROM (SELECT %s::text AS status) AS n WHERE key = %s",
+            *(after, key),
         )
 
 
 @pytest.mark.parametrize("status", ["sent", "known", "recorded"])
 @pytest.mark.parametrize("change", ["request_hash = sha256('other')", "operation = 'charge'"])
-def test_key_made_to_stand_for_something_else_once_sent_is_refused(admin: Worker, status: str, change: str) -> None:
-    insert_keys(admin, 1, status)
+def test_key_made_to_stand_for_something_else_once_sent_is_refused(keeper: Worker, status: str, change: str) -> None:
+    (key,) = insert_keys(keeper, 1, status)
     with refused("MG007", "already used with other parameters"):
-        admin.rows(f"UPDATE makegood.idempotency_keys SET {change}")
+        keeper.rows(f"UPDATE makegood.idempotency_keys SET {change} WHERE key = %s", key)
 
 
-def test_key_made_to_stand_for_something_else_before_it_is_sent_is_accepted(admin: Worker) -> None:
-    insert_keys(admin, 1, "intent")
-    admin.rows("UPDATE makegood.idempotency_keys SET request_hash = sha256('other')")
+def test_key_made_to_stand_for_something_else_before_it_is_sent_is_accepted(keeper: Worker) -> None:
+    (key,) = insert_keys(keeper, 1, "intent")
+    keeper.rows("UPDATE makegood.idempotency_keys SET request_hash = sha256('other') WHERE key = %s", key)
 
 
-def insert_keys(admin: Worker, count: int, status: str, *, expired: bool = False) -> None:
-    admin.rows(
+def insert_keys(admin: Worker, count: int, status: str, *, expired: bool = False) -> list[str]:
+    rows = admin.rows(
         "INSERT INTO makegood.idempotency_keys (key, operation, request_hash, status, first_sent_at, response,"
         " created_at, expires_at)"
-        " SELECT s.status || '-' || s.expired || n, 'refund', sha256(''), s.status,"
-        " CASE WHEN s.status <> 'intent' THEN now() END,"
+        " SELECT gen_random_uuid(), 'refund', sha256(''), s.status, CASE WHEN s.status <> 'intent' THEN now() END,"
         " CASE WHEN s.status IN ('known', 'recorded') THEN '{}'::jsonb END, now() - interval '40 days',"
         " now() + CASE WHEN s.expired THEN -1 ELSE 1 END * interval '1 day'"
-        " FROM (SELECT %s::text AS status, %s::boolean AS expired) AS s, generate_series(1, %s) AS n",
+        " FROM (SELECT %s::text AS status, %s::boolean AS expired) AS s, generate_series(1, %s) AS n RETURNING key",
         *(status, expired, count),
     )
+    return [row["key"] for row in rows]
 
 
 def forget(jobs: Worker, batch: int = 10_000) -> int:

@@ -1,4 +1,4 @@
-"""Rows that contradict themselves are refused, whoever writes them: one bad value at a time in an otherwise good row."""
+"""Rows that contradict themselves are refused, whoever writes them: one bad value at a time in a good row."""
 
 from __future__ import annotations
 

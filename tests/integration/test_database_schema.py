@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from database_worker import Worker, open_database
+
+from makegood.local.postgres import EmbeddedPostgres
 
 # What queries, dashboards and services of other people name: a column may be added, none may go.
 PUBLISHED = {
@@ -45,42 +48,48 @@ UNION SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'makego
 """
 
 
+@pytest.fixture(scope="module")
+def admin(server: EmbeddedPostgres) -> Iterator[Worker]:
+    with open_database(server) as name, Worker(server.url("postgres", name)) as worker:
+        yield worker
+
+
 @pytest.mark.parametrize("table", PUBLISHED)
-def test_table_once_migrated_has_its_published_columns(database: Any, table: str) -> None:
-    rows = database.rows(
+def test_table_once_migrated_has_its_published_columns(admin: Worker, table: str) -> None:
+    rows = admin.rows(
         "SELECT column_name FROM information_schema.columns WHERE table_schema = 'makegood' AND table_name = %s",
-        (table,),
+        table,
     )
     assert set(PUBLISHED[table].split()) <= {row["column_name"] for row in rows}
 
 
 @pytest.mark.parametrize("statement", [TABLES_WITHOUT_COMMENT, COLUMNS_WITHOUT_COMMENT, FUNCTIONS_WITHOUT_COMMENT])
-def test_schema_once_migrated_explains_itself(database: Any, statement: str) -> None:
-    assert database.rows(statement) == []
+def test_schema_once_migrated_explains_itself(admin: Worker, statement: str) -> None:
+    assert admin.rows(statement) == []
 
 
-def test_schema_once_migrated_belongs_to_an_owner_that_cannot_log_in(database: Any) -> None:
-    assert database.rows(OWNERS) == [{"name": "makegood_owner"}]
-    (owner,) = database.rows("SELECT * FROM pg_roles WHERE rolname = 'makegood_owner'")
+def test_schema_once_migrated_belongs_to_an_owner_that_cannot_log_in(admin: Worker) -> None:
+    assert admin.rows(OWNERS) == [{"name": "makegood_owner"}]
+    (owner,) = admin.rows("SELECT * FROM pg_roles WHERE rolname = 'makegood_owner'")
     powers = ("rolcanlogin", "rolsuper", "rolcreaterole", "rolcreatedb", "rolbypassrls", "rolreplication")
     assert not any(owner[power] for power in powers)
 
 
-def test_schema_once_migrated_has_every_guard_on_for_everybody(database: Any) -> None:
+def test_schema_once_migrated_has_every_guard_on_for_everybody(admin: Worker) -> None:
     """'A' is ENABLE ALWAYS: session_replication_role does not walk past it."""
-    rows = database.rows(
+    rows = admin.rows(
         "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'A'"
         " AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'makegood'::regnamespace)"
     )
     assert rows == []
 
 
-def test_new_id_many_times_is_version_7_and_in_the_order_of_time(database: Any) -> None:
-    (row,) = database.rows("SELECT array_agg(makegood.new_id() ORDER BY n) AS ids FROM generate_series(1, 1000) AS n")
+def test_new_id_many_times_is_version_7_and_in_the_order_of_time(admin: Worker) -> None:
+    (row,) = admin.rows("SELECT array_agg(makegood.new_id() ORDER BY n) AS ids FROM generate_series(1, 1000) AS n")
     ids = row["ids"]
     assert {(found.version, found.variant) for found in ids} == {(7, "specified in RFC 4122")}
     milliseconds = [found.int >> 80 for found in ids]
     assert milliseconds == sorted(milliseconds)
     assert len(set(ids)) == len(ids)
-    (row,) = database.rows("SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now")
+    (row,) = admin.rows("SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now")
     assert abs(milliseconds[-1] - row["now"]) < 60_000

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from database_worker import DEFINITION, Row, Worker, refused
+from database_worker import DEFINITION, Row, Worker, open_database, refused
+
+from makegood.local.postgres import EmbeddedPostgres
 
 STARTERS = 8
 
@@ -17,6 +19,14 @@ STARTERS = 8
 @pytest.fixture
 def jobs(database: Any) -> Iterator[Worker]:
     with Worker(database.jobs) as worker:
+        worker.register()
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def refusing(server: EmbeddedPostgres) -> Iterator[Worker]:
+    """For tests that leave nothing behind, which is what they claim."""
+    with open_database(server) as name, Worker(server.url("makegood_jobs", name)) as worker:
         worker.register()
         yield worker
 
@@ -88,10 +98,10 @@ def test_start_of_an_unknown_type_is_refused(jobs: Worker) -> None:
         ("'checkout', 'order-1', '{}', 1000, 'EUR', ''", "23514"),  # by nobody
     ],
 )
-def test_start_with_a_bad_value_is_refused_and_writes_nothing(jobs: Worker, arguments: str, sqlstate: str) -> None:
+def test_start_with_a_bad_value_is_refused_and_writes_nothing(refusing: Worker, arguments: str, sqlstate: str) -> None:
     with refused(sqlstate):
-        jobs.rows(f"SELECT makegood.start_workflow({arguments})")
-    assert jobs.rows("SELECT 1 FROM makegood.workflow_executions") == []
+        refusing.rows(f"SELECT makegood.start_workflow({arguments})")
+    assert refusing.rows("SELECT 1 FROM makegood.workflow_executions") == []
 
 
 def test_start_of_many_tells_what_became_of_each(jobs: Worker) -> None:
@@ -165,6 +175,6 @@ def test_register_with_fewer_edges_takes_none_away(jobs: Worker) -> None:
 
 
 @pytest.mark.parametrize("name", ["Checkout", "check out", "", None])
-def test_register_of_a_type_that_is_not_a_lower_case_word_is_refused(jobs: Worker, name: str | None) -> None:
+def test_register_of_a_type_that_is_not_a_lower_case_word_is_refused(refusing: Worker, name: str | None) -> None:
     with refused("23502" if name is None else "23514"):
-        jobs.register({**DEFINITION, "name": name})
+        refusing.register({**DEFINITION, "name": name})

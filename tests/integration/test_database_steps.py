@@ -53,7 +53,7 @@ def test_run_of_all_steps_ends_completed_with_a_whole_chain(jobs: Worker, order:
     assert (row["current_state"], row["last_seq"], row["lease_owner"]) == ("completed", 7, None)
     assert row["context"] == {step: {"ok": True} for step in DONE}
     hops = jobs.rows("SELECT seq, from_state, to_state FROM makegood.workflow_transitions ORDER BY seq")
-    states = "created charging charged reserving reserved shipping completed".split()
+    states = ["created", "charging", "charged", "reserving", "reserved", "shipping", "completed"]
     assert [(hop["seq"], hop["from_state"], hop["to_state"]) for hop in hops] == [
         (seq, before, after) for seq, (before, after) in enumerate(zip([None, *states], states, strict=False), start=1)
     ]

@@ -73,9 +73,7 @@ def test_transition_by_who_does_not_hold_it_is_false_and_changes_nothing(
 
 
 @pytest.mark.parametrize("to_state", ["charged", "completed", "compensated", "failed", "nowhere", "created"])
-def test_transition_that_is_illegal_is_an_error_and_changes_nothing(
-    jobs: Worker, order: Lease, to_state: str
-) -> None:
+def test_transition_that_is_illegal_is_an_error_and_changes_nothing(jobs: Worker, order: Lease, to_state: str) -> None:
     before = jobs.read(order)
     with refused("MG001", "illegal transition"):
         jobs.transition(order, to_state)

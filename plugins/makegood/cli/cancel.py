@@ -9,8 +9,9 @@ import typer
 
 from makegood.cli import output
 from makegood.cli.app import app
-from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG, UnknownOrder
+from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG, InputError, UnknownOrder
 
+ACTOR_LENGTH_MAX = 200
 SENTENCES = {
     "requested": "{order} will be undone at its next step border (it is {state} now).",
     "already_requested": "{order} was already asked to be undone (it is {state} now).",
@@ -30,6 +31,8 @@ def cancel(
     """Ask for an order to be undone. Exit 1 when it is too late."""
     from makegood.cli.connect import ask
 
+    if actor is not None and len(actor) > ACTOR_LENGTH_MAX:
+        raise InputError(f"--as has {len(actor)} characters; at most {ACTOR_LENGTH_MAX} are kept")
     row = ask(
         "SELECT * FROM makegood.request_cancel(%s, %s, %s, %s)", (workflow_type, order, actor or _whoami(), reason)
     )[0]

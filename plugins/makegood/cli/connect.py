@@ -9,15 +9,16 @@ import psycopg
 from psycopg.rows import dict_row
 
 from makegood.database import CONNECT_TIMEOUT_SECONDS, quotable, translated, unavailable
-from makegood.errors import InputError
+from makegood.engine.payload import check_payload
 from makegood.local import where
+
+ARGUMENT_BYTES_MAX = 64 * 1024
 
 
 def ask(statement: LiteralString, parameters: Sequence[Any] = (), *, role: where.Role = "jobs") -> list[dict[str, Any]]:
     """The rows of one statement, committed."""
     for value in parameters:
-        if isinstance(value, str) and "\0" in value:
-            raise InputError("an argument contains a NUL character")
+        check_payload(value, name="an argument", bytes_max=ARGUMENT_BYTES_MAX)
     url = where.database_url(role)
     try:
         connection = psycopg.connect(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from makegood.cli import output
 from makegood.cli.app import app
-from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG
+from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG, ConfigurationError
 
 db = typer.Typer(help="The database: bring it up to date, look at it, open it.", no_args_is_help=True)
 app.add_typer(db, name="db")
@@ -32,7 +34,9 @@ def migrate(
         text = migrations.print_sql()
         output.show_json({"sql": text}) if json else sys.stdout.write(text)
         return EXIT_DONE
-    applied = migrations.migrate(_url("admin"))
+    address = _url("admin")
+    with _in_words(address):
+        applied = migrations.migrate(address)
     if json:
         output.show_json({"applied": applied})
     for name in applied:
@@ -47,7 +51,9 @@ def status(json: output.JsonFlag = False) -> int:
     """Say which migrations the database has. Exit 1 when some are missing."""
     from makegood import migrations
 
-    found = migrations.get_status(_url("admin"))
+    address = _url("admin")
+    with _in_words(address):
+        found = migrations.get_status(address)
     if json:
         output.show_json(
             {
@@ -74,10 +80,10 @@ def psql(context: typer.Context, role: RoleOption = "read") -> None:
     from makegood.local.binaries import find_binaries
 
     program = find_binaries().program("psql")
-    url = _url(role)
+    address, secret = _without_password(_url(role))
     sys.stdout.flush()
-    environment = {**os.environ, "PGOPTIONS": "-c search_path=makegood,public"}
-    os.execve(program, [str(program), url, *context.args], environment)  # noqa: S606 - the user asked for psql
+    environment = {**os.environ, "PGOPTIONS": "-c search_path=makegood,public", **secret}
+    os.execve(program, [str(program), address, *context.args], environment)  # noqa: S606 - the user asked for psql
 
 
 @db.command(epilog='Example: psql "$(makegood db url)"')
@@ -86,6 +92,32 @@ def url(role: RoleOption = "jobs", json: output.JsonFlag = False) -> int:
     found = _url(role)
     output.show_json({"url": found}) if json else sys.stdout.write(found + "\n")
     return EXIT_DONE
+
+
+def _without_password(address: str) -> tuple[str, dict[str, str]]:
+    """Arguments can be read by everybody on the machine, variables only by the same user."""
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    parts = conninfo_to_dict(address)
+    password = parts.pop("password", None)
+    return make_conninfo("", **parts), {} if password is None else {"PGPASSWORD": str(password)}
+
+
+@contextlib.contextmanager
+def _in_words(address: str) -> Iterator[None]:
+    import psycopg
+
+    from makegood.database import unavailable
+
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise unavailable(address, error) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"this login may not do that: {error.diag.message_primary}",
+            hint="Set MAKEGOOD_DATABASE_ADMIN_URL to one that may, or give a DBA `makegood db migrate --sql`.",
+        ) from error
 
 
 def _url(role: str) -> str:

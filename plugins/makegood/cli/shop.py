@@ -12,7 +12,7 @@ import typer
 
 from makegood.cli import output
 from makegood.cli.app import app
-from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG, InputError
+from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG, ConfigurationError, InputError
 
 if TYPE_CHECKING:
     from sandbox.traffic.drive import Progress
@@ -56,14 +56,20 @@ def say(
     json: output.JsonFlag = False,
 ) -> int:
     """Add one fault to the running shop, in words."""
+    import httpx
+
     from makegood.settings import get_settings
     from sandbox.client import ShopControl, ShopError
 
+    url = get_settings().shop_url
     try:
-        with ShopControl(get_settings().shop_url, timeout_seconds=5) as control:
+        with ShopControl(url, timeout_seconds=5) as control:
             plan = control.say(text)
     except ShopError as error:
         raise InputError(str(error)) from error
+    except httpx.TransportError as error:
+        hint = "Start it with `make up`, or `makegood up --no-traffic`."
+        raise ConfigurationError(f"the shop at {url} does not answer: {error}", hint=hint) from error
     output.show_json(plan) if json else output.say("The shop will.")
     return EXIT_DONE
 

@@ -12,6 +12,8 @@ from makegood.cli import output
 from makegood.cli.app import app
 from makegood.errors import EXIT_DONE, UnknownOrder
 
+ANSWER_SECONDS = 5  # somebody is waiting: the order's own story is not held up by a provider that hangs
+
 
 @app.command(epilog="Example: makegood timeline order-123")
 def timeline(
@@ -57,10 +59,13 @@ async def _money(story: dict[str, Any]) -> dict[str, Any] | None:
     settings = get_settings()
     payments = Payments(settings.stripe_api_key.get_secret_value(), settings.stripe_api_base or settings.shop_url)
     try:
-        if not intent:
-            found = await payments.find_intent(row["entity_id"], datetime.fromisoformat(row["created_at"]))
-            intent = found["id"] if found else None
-        return await payments.money_of(intent) if intent else None
+        async with asyncio.timeout(ANSWER_SECONDS):
+            if not intent:
+                found = await payments.find_intent(row["entity_id"], datetime.fromisoformat(row["created_at"]))
+                intent = found["id"] if found else None
+            return await payments.money_of(intent) if intent else None
+    except TimeoutError:
+        return {"payment_intent": intent, "error": f"no answer within {ANSWER_SECONDS} s"}
     except (PermanentError, stripe.StripeError) as error:
         return {"payment_intent": None, "error": str(error)}
     finally:
