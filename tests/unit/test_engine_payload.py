@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makegood.engine.payload import DEPTH_MAX, canonical, check_payload, request_hash
@@ -125,6 +125,7 @@ def test_request_hash_is_sha256_in_hex() -> None:
     assert request_hash({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists)))
 def test_request_hash_survives_json_text(request: dict[str, Any]) -> None:
     assert request_hash(json.loads(json.dumps(request))) == request_hash(request)
