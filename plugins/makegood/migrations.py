@@ -92,7 +92,8 @@ def run_online() -> None:
     context.configure(connection=connection, version_table_schema="makegood", on_version_apply=_remember(applied))
     with context.begin_transaction():
         context.run_migrations()
-        if _installed_hash(driver) != _scripts_hash():
+        # After any revision too: what it created is granted to nobody yet, and its functions to everybody.
+        if applied or _installed_hash(driver) != _scripts_hash():
             driver.execute(_scripts())
             applied.append("functions and grants")
     driver.execute("RESET ROLE")

@@ -21,7 +21,7 @@ BEGIN
        AND (p_types IS NULL OR e.workflow_type = ANY (p_types))
        AND (p_ids IS NULL OR e.id = ANY (p_ids))
      ORDER BY e.next_attempt_at
-     LIMIT p_batch
+     LIMIT coalesce(p_batch, 500)
      FOR UPDATE SKIP LOCKED
   )
   UPDATE makegood.workflow_executions e

@@ -85,6 +85,10 @@ BEGIN
   IF p_from_state = p_to_state THEN
     RAISE EXCEPTION 'illegal transition: % → % goes nowhere', p_from_state, p_to_state USING ERRCODE = 'MG001';
   END IF;
+  IF p_to_state = 'compensating' THEN
+    RAISE EXCEPTION 'a workflow enters compensating only with what is owed' USING ERRCODE = 'MG001',
+      HINT = 'Ask for it with makegood.request_cancel(), or write the undos with makegood.compensate_workflows().';
+  END IF;
   PERFORM makegood.move_workflows(p_triggered_by, false, 0, jsonb_build_array(jsonb_build_object(
     'id', p_id, 'fence', p_fence, 'from_state', p_from_state, 'to_state', p_to_state, 'metadata', p_metadata)));
   RETURN FOUND;

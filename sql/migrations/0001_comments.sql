@@ -124,6 +124,7 @@ COMMENT ON FUNCTION makegood.check_execution_follows_chain() IS 'Trigger, at com
 COMMENT ON FUNCTION makegood.refuse_rewriting_identity() IS 'Trigger: what a workflow is about never changes, and its fence never falls.';
 COMMENT ON FUNCTION makegood.check_currency_exists() IS 'Trigger: a currency is one of ISO 4217.';
 COMMENT ON FUNCTION makegood.refuse_deleting_workflows() IS 'Guard: a workflow is never deleted.';
+COMMENT ON FUNCTION makegood.refuse_rewriting_what_is_owed() IS 'Trigger: an undo that is owed is neither changed nor dropped.';
 COMMENT ON FUNCTION makegood.refuse_rewriting_history() IS 'Trigger: an append-only table is only appended to.';
 COMMENT ON FUNCTION makegood.check_new_compensation() IS 'Trigger: a finished workflow owes nothing.';
 COMMENT ON FUNCTION makegood.check_compensation_moves() IS 'Trigger: an undo that is done stays done.';

@@ -213,3 +213,18 @@ CREATE TRIGGER keys_move_forward BEFORE UPDATE ON makegood.idempotency_keys
                      OR OLD.operation IS DISTINCT FROM NEW.operation)
   EXECUTE FUNCTION makegood.check_key_moves();
 ALTER TABLE makegood.idempotency_keys ENABLE ALWAYS TRIGGER keys_move_forward;
+
+-- What is owed is never rewritten and never dropped.
+CREATE FUNCTION makegood.refuse_rewriting_what_is_owed() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'what a compensation owes cannot be changed: % refused', TG_OP USING ERRCODE = 'MG004';
+END
+$$;
+CREATE TRIGGER compensations_keep_identity
+  BEFORE UPDATE OF id, workflow_id, step, "position", idempotency_key, amount_minor, currency, created_at
+  ON makegood.compensations FOR EACH ROW EXECUTE FUNCTION makegood.refuse_rewriting_what_is_owed();
+CREATE TRIGGER compensations_are_kept BEFORE DELETE OR TRUNCATE ON makegood.compensations
+  FOR EACH STATEMENT EXECUTE FUNCTION makegood.refuse_rewriting_what_is_owed();
+ALTER TABLE makegood.compensations ENABLE ALWAYS TRIGGER compensations_keep_identity;
+ALTER TABLE makegood.compensations ENABLE ALWAYS TRIGGER compensations_are_kept;

@@ -93,3 +93,9 @@ def test_transition_by_two_at_once_happens_once(jobs: Worker, url: str) -> None:
             answers = [pool.submit(worker.transition, replace(order), "charging") for worker in (jobs, other)]
             assert sorted(answer.result() for answer in answers) == [False, True]
             assert jobs.read(order)["last_seq"] == 2
+
+
+def test_transition_into_compensating_without_what_is_owed_is_refused(jobs: Worker, order: Lease) -> None:
+    """Otherwise charged → compensating → compensated would end without a refund."""
+    with refused("MG001", "only with what is owed"):
+        jobs.rows("SELECT makegood.transition_workflow(%s, 'created', 'compensating', %s)", order.id, order.fence)

@@ -128,7 +128,7 @@ def test_plain_step_past_its_deadline_is_unknown_though_it_still_happens() -> No
     happened = []
 
     def send(call: Call, request: Any) -> None:
-        time.sleep(0.3)
+        time.sleep(1)
         happened.append(call.key)
 
     async def run() -> tuple[Outcome, float]:
@@ -138,8 +138,7 @@ def test_plain_step_past_its_deadline_is_unknown_though_it_still_happens() -> No
 
     outcome, seconds = asyncio.run(run())
     assert outcome == Unknown("timeout", "no answer within 0.05 s")
-    assert seconds < 0.25
-    time.sleep(0.4)
+    assert seconds < 0.9
     assert happened == ["fly-trip-1"]  # later, under the same key
 
 

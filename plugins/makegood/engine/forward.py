@@ -147,7 +147,8 @@ class Forward:
             case "cancel":
                 # Asked to be undone while the last step was under way: it is done, and undone with the rest.
                 undo_all = Compensate(COMPENSATING, index + 1)
-                return await self._backward.enter(x.with_result(patch), workflow, undo_all, {"patch": patch})
+                kept = {name: item[name] for name in ("patch", "key", "response")}
+                return await self._backward.enter(x.with_result(patch), workflow, undo_all, kept)
         return await self._turn.reread(x)  # lost, or stopped at the border by a cancel request
 
 

@@ -27,7 +27,7 @@ NO_DECIMALS_AT_STRIPE = frozenset({"MGA"})
 THREE_DECIMALS = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
 REFUNDED_STATUSES = frozenset({"succeeded", "pending"})
 LOOK_UP_MARGIN = timedelta(minutes=10)  # clocks differ
-LOOK_UP_SPAN = timedelta(hours=24)  # as long as a key could have been replayed
+LOOK_UP_SPAN = timedelta(hours=24)  # looked through first; what came later, only where nothing was found
 LOOK_UP_PAGES_MAX = 50
 PAGE = 100
 # A read may be repeated within the call; a write never is, that is the engine's business.
@@ -103,8 +103,16 @@ class Payments:
 
         Raises PermanentError when there are too many to look through.
         """
-        start, end = started_at - LOOK_UP_MARGIN, started_at + LOOK_UP_SPAN
-        created = {"gte": int(start.timestamp()), "lte": int(end.timestamp())}
+        start = int((started_at - LOOK_UP_MARGIN).timestamp())
+        end = int((started_at + LOOK_UP_SPAN).timestamp())
+        # Soon after the start, as a rule; but an order may have waited longer than that for a worker.
+        for created in ({"gte": start, "lte": end}, {"gt": end}):
+            intent = await self._find_intent_in(created, order_id)
+            if intent is not None:
+                return intent
+        return None
+
+    async def _find_intent_in(self, created: dict[str, int], order_id: str) -> dict[str, Any] | None:
         parameters: dict[str, Any] = {"limit": PAGE, "created": created}
         for _ in range(LOOK_UP_PAGES_MAX):
             page = await self.client.v1.payment_intents.list_async(cast(Any, parameters), READING)
