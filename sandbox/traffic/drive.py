@@ -32,6 +32,7 @@ CRASH_EVERY_SECONDS = {"calm": None, "stormy": 60.0, "black-friday": 10.0}
 LEASE_SECONDS = 45
 RETRY_SECONDS = 2.0
 TICK_SECONDS = 0.05
+ALREADY_STARTED = "MG010"
 END_STATES = ("completed", "failed", "compensated")
 
 
@@ -167,7 +168,9 @@ class Traffic:
                 raise unavailable(self._url, error) from error
             time.sleep(RETRY_SECONDS)
             return None
-        except psycopg.errors.RaiseException:
+        except psycopg.Error as error:
+            if error.sqlstate != ALREADY_STARTED:
+                raise
             return []  # somebody else placed this number
 
     # Workers

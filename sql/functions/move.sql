@@ -10,7 +10,7 @@
 --   from_state = to_state  begins the same step again: the attempt counts, but it is no progress.
 --   via                    a border passed on the way: two transitions, one write. The end of a step and the
 --                          beginning of the next are one transaction.
--- A cancel request is honoured at a step's border: no new step begins, and nothing completes.
+-- A cancel request is honoured at a step's border: no new step begins, and nothing ends but compensated.
 CREATE OR REPLACE FUNCTION makegood.move_workflows(
   p_triggered_by text, p_begins_step boolean, p_lease_seconds double precision, p_items jsonb)
 RETURNS TABLE (id uuid, state text)
@@ -50,7 +50,7 @@ BEGIN
        AND e.current_state = i.from_state
        AND e.fence = i.fence
        AND e.held_at IS NULL
-       AND NOT (e.cancel_requested AND NOT i.again AND i.via IS NULL AND (p_begins_step OR i.to_state = 'completed'))
+       AND NOT (e.cancel_requested AND NOT i.again AND i.via IS NULL AND (p_begins_step OR i.to_state IN ('completed', 'failed')))
     RETURNING e.id, e.entity_id, e.last_seq, e.updated_at, e.current_state, i.again, i.from_state, i.via,
               coalesce(i.metadata, '{}') || CASE WHEN e.cancel_requested AND e.current_state = 'compensating'
                 THEN jsonb_build_object('cancel_requested_by', e.cancel_requested_by, 'cancel_reason', e.cancel_reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 
 import pytest
@@ -210,3 +211,13 @@ def test_order_without_a_payment_method_is_held_with_the_reason(
     asyncio.run(check_out(database, settings, Start("checkout", "order-1", {}, 1999, "EUR")))
     assert get_row(database)["held_reason"] == "PermanentError: the context of order-1 has no payment_method"
     assert shop.calls()["total"] == 0
+
+
+def test_cancel_while_the_card_is_declined_ends_compensated(
+    database: Any, shop: ShopControl, settings: Settings
+) -> None:
+    """What was asked for is honoured, even if nothing has to be undone."""
+    change = functools.partial(after_call, step_name="charge", do=lambda _: request_cancel(database))
+    asyncio.run(check_out(database, settings, order(payment_method="pm_card_chargeDeclined"), change=change))
+    assert get_states(database)[-2:] == ["compensating", "compensated"]
+    assert shop.order("order-1")["counts"] == {"decline": 1}

@@ -71,7 +71,8 @@ class Runner:
     async def start(self, starts: Sequence[Start], *, triggered_by: str, worker: str | None = None) -> list[Execution]:
         """Starts those that are new, leased to ``worker`` if given, and returns the new ones.
 
-        Bad input is refused before anything is written; other parameters for a known entity too.
+        Bad input is refused before anything is written. Other parameters for an entity that was started before
+        raise AlreadyStarted; what was new beside it is started all the same, and due for any worker.
         """
         for start in starts:
             self._check(start)
@@ -81,14 +82,21 @@ class Runner:
             "SELECT * FROM makegood.start_workflows(%s, %s, %s, %s::jsonb)",
             (triggered_by, worker, self._settings.lease_seconds, items),
         )
-        for row in rows:
-            _refuse(row)
+        await self._refuse(rows)
         # Never re-read here: by now another worker may hold it, and its fence must not become ours.
         return [
             _started(row, by_entity[row["workflow_type"], row["entity_id"]])
             for row in rows
             if row["verdict"] == "started"
         ]
+
+    async def _refuse(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Raises for a row that was not to be started; what was, is given back first, due for any worker."""
+        for row in rows:
+            if (error := _find_refusal(row)) is not None:
+                new = [{"id": str(r["id"]), "fence": r["fence"]} for r in rows if r["verdict"] == "started"]
+                await self.database.call("SELECT makegood.pause_workflows(%s::jsonb)", (json.dumps(new),))
+                raise error
 
     async def run_once(
         self,
@@ -223,8 +231,9 @@ def _started(row: Mapping[str, Any], start: Start) -> Execution:
     )
 
 
-def _refuse(row: Mapping[str, Any]) -> None:
+def _find_refusal(row: Mapping[str, Any]) -> InputError | None:
     if row["verdict"] == "unknown_type":
-        raise UnknownWorkflowType(f"unknown workflow type {row['workflow_type']!r}", hint="Register it first.")
+        return UnknownWorkflowType(f"unknown workflow type {row['workflow_type']!r}", hint="Register it first.")
     if row["verdict"] == "conflict":
-        raise AlreadyStarted(f"{row['entity_id']} was already started as {row['workflow_type']} with other parameters")
+        return AlreadyStarted(f"{row['entity_id']} was already started as {row['workflow_type']} with other parameters")
+    return None
