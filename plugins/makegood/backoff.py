@@ -16,9 +16,3 @@ class Backoff:
     def wait_seconds(self, attempt: int, chance: random.Random) -> float:
         ceiling = min(self.cap_seconds, self.base_seconds * 2 ** min(attempt - 1, 30))
         return chance.uniform(0, ceiling)
-
-
-# A customer is waiting: eight attempts span a few minutes.
-FORWARD = Backoff(base_seconds=2, cap_seconds=60)
-# Nobody waits for an undo but it must happen: twenty attempts span hours, and outlast most outages.
-UNDO = Backoff(base_seconds=5, cap_seconds=900)

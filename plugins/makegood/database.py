@@ -84,6 +84,17 @@ class Database:
         """Only for statements that may run twice: all of makegood's functions are such."""
         return await _again(lambda: self._once(statement, parameters))
 
+    async def preview(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """What a statement would return; nothing of it stays."""
+
+        async def rolled_back() -> list[Row]:
+            async with self._pool.connection() as connection, connection.transaction(force_rollback=True):
+                cursor = await connection.execute(statement, parameters)
+                rows: list[Row] = await cursor.fetchall()
+                return rows
+
+        return await _again(rolled_back)
+
     async def _once(self, statement: str, parameters: Sequence[Any]) -> list[Row]:
         async with self._pool.connection() as connection:
             cursor = await connection.execute(statement, parameters)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from makegood.errors import ConfigurationError
@@ -30,6 +31,10 @@ class Settings(BaseSettings):
     """postgresql://… of your own server (14 to 18); unset means the embedded one."""
     database_admin_url: SecretStr | None = None
     """Used by migrations only, where the jobs' own role may not create tables."""
+    airflow_database_url: SecretStr | None = None
+    """postgresql://… of an existing database for Airflow's own records, beside a server of yours; the embedded
+    server brings one."""
+    airflow_port: int = Field(8080, ge=1, le=65535)
     workflows: Annotated[tuple[str, ...], NoDecode] = ()
     """Modules that register workflow types of your own, separated by commas."""
 
@@ -46,10 +51,38 @@ class Settings(BaseSettings):
     """Longer than the longest step's timeout (30 s) with room for a slow database on either side."""
     claim_batch: int = Field(500, ge=1, le=5000)
     """Rows claimed in one statement: large enough to amortise a commit, small enough to lose little."""
-    calls_at_once: int = Field(64, ge=1, le=2000)
-    """Outside calls under way at one time in one process."""
+    calls_at_once: int = Field(32, ge=1, le=2000)
+    """Outside calls under way at one time in one process. Measured with a service that takes 50 ms: 360 calls per
+    second with 32, half of that with 64, where the HTTP client spends its time looking through its connections."""
     key_window_hours: float = Field(20.0, gt=0, le=24)
     """Stripe forgets a key after 24 hours; four are kept as a margin."""
+    forward_wait_seconds: float = Field(2.0, gt=0, le=3600)
+    """A customer is waiting: the first replay of a step comes within this, and each further one within twice that."""
+    forward_wait_seconds_max: float = Field(60.0, gt=0, le=86400)
+    """Eight attempts then span a few minutes, about as long as a customer does."""
+    undo_wait_seconds: float = Field(5.0, gt=0, le=3600)
+    """Nobody waits for an undo, but it must happen."""
+    undo_wait_seconds_max: float = Field(900.0, gt=0, le=86400)
+    """Twenty attempts then span hours, and outlast most outages."""
+    breaker_failures: int = Field(5, ge=1, le=1000)
+    """So many orders in a row without one answer and the provider counts as down: fewer could be one bad order."""
+    breaker_wait_seconds: float = Field(5.0, gt=0, le=3600)
+    """A restart takes about this long; the wait doubles with each probe that fails."""
+    breaker_wait_seconds_max: float = Field(120.0, gt=0, le=86400)
+    """A provider that is back is noticed within two minutes."""
+    recovery_limit: int = Field(5000, ge=1, le=1_000_000)
+    """Workflows one run of a job takes at most: about a minute's work, so that the next run starts on time."""
+    job_seconds_max: int = Field(600, ge=10, le=86400)
+    """A run takes nothing new after this; one without a word for twice as long counts as abandoned."""
+    orphaned_after_seconds: int = Field(3600, ge=1)
+    """A stuck workflow of a type that no worker here knows is another deployment's, until nobody came for an hour."""
+    keep_days: int = Field(90, ge=1, le=3650)
+    """Runs of jobs and what they decided are kept this long; workflows and their transitions for ever."""
+    notify_urls: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Where alerts go, in apprise's form (mailto://…, slack://…, pagerduty://…), separated by spaces or commas."""
+    dashboard_port: int = Field(8501, ge=1, le=65535)
+    dashboard_url: str = Field("", validate_default=True)
+    """Where alerts and Airflow's pages link to; unset means where `make up` runs it."""
     context_bytes_max: int = Field(64 * 1024, ge=1024, le=64 * 1024)
     """The database refuses more than 64 KiB, so that no row grows without a bound."""
     log_level: str = "INFO"
@@ -59,9 +92,32 @@ class Settings(BaseSettings):
     def _split_on_commas(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("notify_urls", mode="before")
+    @classmethod
+    def _split_addresses(cls, value: object) -> object:
+        return tuple(filter(None, re.split(r"[\s,]+", value))) if isinstance(value, str) else value
+
+    @field_validator("notify_urls")
+    @classmethod
+    def _are_addresses(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any("://" not in address.get_secret_value() for address in value):
+            raise ValueError("each must be an address such as mailto://user:password@example.com or slack://…")
+        return value
+
+    @model_validator(mode="after")
+    def _undo_is_more_patient(self) -> Settings:
+        if self.undo_wait_seconds_max < self.forward_wait_seconds_max:
+            raise ConfigurationError(
+                f"{PREFIX}UNDO_WAIT_SECONDS_MAX is {self.undo_wait_seconds_max:g}; it must be at least "
+                f"{PREFIX}FORWARD_WAIT_SECONDS_MAX ({self.forward_wait_seconds_max:g})",
+                hint="Nobody waits for an undo, and it must outlast an outage.",
+            )
+        return self
+
     @field_validator(
         "database_url",
         "database_admin_url",
+        "airflow_database_url",
         "stripe_api_base",
         "inventory_url",
         "shipping_url",
@@ -71,7 +127,7 @@ class Settings(BaseSettings):
     def _empty_means_unset(cls, value: object) -> object:
         return None if value == "" else value
 
-    @field_validator("database_url", "database_admin_url")
+    @field_validator("database_url", "database_admin_url", "airflow_database_url")
     @classmethod
     def _is_database_address(cls, value: SecretStr | None) -> SecretStr | None:
         try:
@@ -82,13 +138,18 @@ class Settings(BaseSettings):
             raise ValueError("it must be an address such as postgresql://user@host:5432/database")
         return value
 
-    @field_validator("stripe_api_base", "inventory_url", "shipping_url")
+    @field_validator("stripe_api_base", "inventory_url", "shipping_url", "dashboard_url")
     @classmethod
     def _is_web_address(cls, value: str | None) -> str | None:
         parts = urlsplit(value or "http://unset")
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("it must be an address such as https://host or http://127.0.0.1:9900")
         return value
+
+    @field_validator("dashboard_url", mode="before")
+    @classmethod
+    def _is_where_make_up_runs_it(cls, value: object, info: ValidationInfo) -> object:
+        return value or f"http://127.0.0.1:{info.data.get('dashboard_port', 8501)}"
 
     @field_validator("log_level")
     @classmethod
@@ -100,6 +161,10 @@ class Settings(BaseSettings):
     @property
     def shop_url(self) -> str:
         return f"http://127.0.0.1:{self.shop_port}"
+
+    @property
+    def airflow_url(self) -> str:
+        return f"http://127.0.0.1:{self.airflow_port}"
 
     @property
     def embedded(self) -> bool:

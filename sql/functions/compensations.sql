@@ -119,10 +119,12 @@ BEGIN
   v_ours := ARRAY(SELECT makegood.pause_workflows(p_items));
   UPDATE makegood.compensations c
      SET state = CASE WHEN i.hold_reason IS NULL THEN 'pending' ELSE 'held' END,
+         attempts = greatest(c.attempts + coalesce(i.attempts_change, 0), 0),
          next_attempt_at = t + make_interval(secs => coalesce(i.wait_seconds, 0)),
          last_error = left(concat_ws(': ', i.error_type, i.error), 2000)
     FROM jsonb_to_recordset(p_items) AS i(
-      id uuid, compensation_id uuid, wait_seconds double precision, hold_reason text, error_type text, error text)
+      id uuid, compensation_id uuid, wait_seconds double precision, attempts_change integer, hold_reason text,
+      error_type text, error text)
     JOIN unnest(v_ours) AS o(id) ON o.id = i.id
    WHERE c.id = i.compensation_id AND c.workflow_id = i.id AND c.state IN ('pending', 'running')
      AND c.id = ANY (ARRAY(SELECT b.compensation_id FROM jsonb_to_recordset(p_items) AS b(compensation_id uuid)));
@@ -132,7 +134,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION makegood.pause_compensations(jsonb) IS
-  'After an undo that did not succeed: items {id, fence, compensation_id, step, attempt, outcome, error_type, error, wait_seconds, hold_reason}.';
+  'After an undo that did not succeed: items {id, fence, compensation_id, step, attempt, outcome, error_type, error, wait_seconds, attempts_change, hold_reason}.';
 
 -- What is owed per workflow, with the seconds until each is due by the database's clock.
 CREATE OR REPLACE FUNCTION makegood.owed_compensations(p_items jsonb)

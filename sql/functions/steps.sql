@@ -123,7 +123,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION makegood.pause_steps(jsonb) IS
-  'After a call whose outcome is unknown: items {id, fence, step, attempt, outcome, error_type, error, wait_seconds, hold_reason}.';
+  'After a call whose outcome is unknown: items {id, fence, step, attempt, outcome, error_type, error, wait_seconds, attempts_change, hold_reason}.';
 
 -- What became of an attempt. Recorded even by a worker that lost its lease: it did happen.
 CREATE OR REPLACE FUNCTION makegood.close_attempts(p_kind text, p_items jsonb) RETURNS void

@@ -11,6 +11,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                       FROM makegood.step_attempts a WHERE a.workflow_id = e.id), '[]'),
     'compensations', coalesce((SELECT jsonb_agg(to_jsonb(c) - 'workflow_id' ORDER BY c."position" DESC)
                       FROM makegood.compensations c WHERE c.workflow_id = e.id), '[]'),
+    'decisions', coalesce((SELECT jsonb_agg(to_jsonb(j) - 'workflow_id' - 'entity_id' || jsonb_build_object('job', r.job)
+                                           ORDER BY j.id)
+                      FROM makegood.job_decisions j LEFT JOIN makegood.job_runs r ON r.id = j.run_id
+                     WHERE j.workflow_id = e.id), '[]'),
+    'dead_letter', (SELECT to_jsonb(d) - 'payload' - 'workflow_id' - 'entity_id'
+                      FROM makegood.dead_letters d WHERE d.workflow_id = e.id),
     'actions', coalesce((SELECT jsonb_agg(to_jsonb(o) - 'subject' ORDER BY o.id)
                       FROM makegood.operator_actions o WHERE o.subject = e.entity_id), '[]'),
     'definition', (SELECT w.definition FROM makegood.workflow_types w WHERE w.name = e.workflow_type))
@@ -19,4 +25,4 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
    ORDER BY e.created_at
 $$;
 COMMENT ON FUNCTION makegood.timeline(text, text) IS
-  'One jsonb document per workflow of an entity: the row, its transitions, attempts, compensations and operators'' actions.';
+  'One jsonb document per workflow of an entity: the row, its transitions, attempts, compensations, jobs'' decisions, dead letter and operators'' actions.';

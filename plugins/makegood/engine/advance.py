@@ -11,6 +11,7 @@ answer it then holds is stored with the key where it still can be, and otherwise
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import uuid
 from collections import Counter
@@ -19,7 +20,8 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from makegood.engine.backward import Backward
-from makegood.engine.decide import decide
+from makegood.engine.breakers import Breakers
+from makegood.engine.decide import decide, find_provider
 from makegood.engine.definitions import COMPENSATING, Workflow
 from makegood.engine.forward import Forward
 from makegood.engine.model import (
@@ -31,12 +33,13 @@ from makegood.engine.model import (
     Execution,
     FinishUndone,
     Hold,
+    HoldUndo,
     LookUpStep,
     LookUpUndo,
     Wait,
 )
 from makegood.engine.store import Store
-from makegood.engine.turn import After, Turn
+from makegood.engine.turn import After, Turn, Waits
 from makegood.errors import ConfigurationError, TransientError
 
 log = structlog.get_logger()
@@ -51,16 +54,20 @@ class Engine:
     def __init__(
         self,
         store: Store,
+        breakers: Breakers,
         workflows: Mapping[str, Workflow],
         *,
-        calls_at_once: int = 64,
-        lease_seconds: float = 120.0,
+        calls_at_once: int,
+        lease_seconds: float,
+        waits: Waits,
         chance: random.Random | None = None,
     ) -> None:
         self._store = store
+        self._breakers = breakers
         self._workflows = workflows
         self._lease_seconds = lease_seconds
-        self._turn = Turn(store, calls_at_once, chance or random.Random())  # noqa: S311 - jitter, not a secret
+        chance = chance or random.Random()  # noqa: S311 - jitter, not a secret
+        self._turn = Turn(store, breakers, calls_at_once, waits, chance)
         self._backward = Backward(self._turn)
         self._forward = Forward(self._turn, self._backward)
 
@@ -71,6 +78,8 @@ class Engine:
         parked for it, the leases run out, and the caller is told.
         """
         active = {execution.id: execution for execution in executions}
+        with contextlib.suppress(TransientError):  # each row finds out for itself
+            await self._breakers.look()
         renewing = asyncio.create_task(self._keep_leases(active))
         try:
             drives = (self._drive(x, active) for x in list(active.values()))
@@ -82,6 +91,13 @@ class Engine:
                 raise end
         return Counter(str(end) for end in ends)
 
+    async def park(self, x: Execution, reason: str, error_type: str) -> str:
+        """Holds a workflow under our lease for a person, with its dead letter; ``lost`` when it is no longer ours."""
+        try:
+            return await self._turn.park(x, reason, error_type)
+        except TransientError:
+            return "interrupted"
+
     async def _drive(self, x: Execution, active: dict[uuid.UUID, Execution]) -> str:
         try:
             return await self._until_end(x)
@@ -92,7 +108,7 @@ class Engine:
             raise
         except Exception as error:
             log.exception("workflow.poisoned", entity_id=x.entity_id)
-            return await self._park(x, f"{type(error).__name__}: {error}")
+            return await self.park(x, f"{type(error).__name__}: {error}", "poisoned")
         finally:
             active.pop(x.id, None)
 
@@ -100,20 +116,23 @@ class Engine:
         workflow = self._workflows.get(x.workflow_type)
         for _ in range(TURNS_MAX):
             owed = await self._store.owed(x) if x.state == COMPENSATING else []
-            after = await self._apply(decide(x, workflow, owed), x, workflow)
+            outage = await self._breakers.ask(find_provider(x, workflow, owed))
+            after = await self._apply(decide(x, workflow, owed, outage), x, workflow)
             if isinstance(after, str):
                 return after
             x = after
-        return await self._park(x, f"no end after {TURNS_MAX} turns")
+        return await self.park(x, f"no end after {TURNS_MAX} turns", "no_end")
 
     async def _apply(self, decision: Decision, x: Execution, workflow: Workflow | None) -> After:
         match decision:
             case Done():
                 return x.state
-            case Hold(reason):
-                return await self._turn.park(x, reason)
+            case Hold(reason, error_type):
+                return await self._turn.park(x, reason, error_type)
             case Wait(seconds):
                 return await self._turn.pause("pause", x, {"wait_seconds": seconds}, "waiting")
+            case FinishUndone():
+                return await self._backward.finish(x)
         assert workflow is not None  # decide() holds a workflow of unknown type
         return await self._move(decision, x, workflow)
 
@@ -123,21 +142,15 @@ class Engine:
                 return await self._forward.run(x, workflow, index)
             case LookUpStep(index):
                 return await self._forward.look_up(x, workflow, index, "its attempts are spent")
-            case Compensate():
-                return await self._backward.enter(x, workflow, decision, {})
+            case Compensate(why=why):
+                return await self._backward.enter(x, workflow, decision, {"metadata": {"reason": why}} if why else {})
             case BeginUndo():
                 return await self._backward.run(x, workflow, decision)
             case LookUpUndo():
                 return await self._backward.look_up(x, workflow, decision)
-            case FinishUndone():
-                return await self._backward.finish(x)
+            case HoldUndo():
+                return await self._backward.hold(x, workflow, decision)
         raise AssertionError(decision)
-
-    async def _park(self, x: Execution, reason: str) -> str:
-        try:
-            return await self._turn.park(x, reason)
-        except TransientError:
-            return "interrupted"
 
     async def _keep_leases(self, active: Mapping[uuid.UUID, Execution]) -> None:
         while True:

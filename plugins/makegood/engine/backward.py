@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from makegood import backoff
 from makegood.engine.definitions import COMPENSATED, COMPENSATING, Action, Call, Step, Workflow
-from makegood.engine.model import BeginUndo, Compensate, Execution, LookUpUndo
+from makegood.engine.model import BeginUndo, Compensate, Execution, HoldUndo, LookUpUndo
 from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown, from_response, to_response
 from makegood.engine.payload import request_hash
 from makegood.engine.plan import plan_compensations, undo_call
@@ -47,7 +46,9 @@ class Backward:
             "request_hash": request_hash(request),
         }
         attempts = decision.compensation.attempts + 1
-        async with self._turn.prepared:
+        async with self._turn.admission(undo, x) as admitted:
+            if not admitted:
+                return x
             row = await self._turn.store.write("begin_undo", item)
             if row.get("verdict") == "go":
                 outcome = await self._turn.call(undo, call, request)
@@ -65,9 +66,18 @@ class Backward:
 
     async def look_up(self, x: Execution, workflow: Workflow, decision: LookUpUndo) -> After:
         """Replaying is over: asks what became of the undo."""
-        step, _ = _undo(workflow, decision.index)
+        step, undo = _undo(workflow, decision.index)
         attempts = decision.compensation.attempts
-        return await self._look_up(x, step, undo_call(x, step), attempts, "its attempts are spent")
+        async with self._turn.admission(undo, x) as admitted:
+            if not admitted:
+                return x
+            return await self._look_up(x, step, undo_call(x, step), attempts, "its attempts are spent")
+
+    async def hold(self, x: Execution, workflow: Workflow, decision: HoldUndo) -> After:
+        """Everything was tried: a person must look."""
+        step, _ = _undo(workflow, decision.index)
+        spent = Suspect("look_ups_spent", decision.reason)
+        return await self._record(x, step, undo_call(x, step), spent, None, decision.compensation.attempts)
 
     async def finish(self, x: Execution) -> After:
         """Every undo is done: the terminal state, dead last. A guard in the database refuses it earlier."""
@@ -80,23 +90,29 @@ class Backward:
         outcome = await self._turn.look_up(step.undo, call)
         if outcome is None:
             outcome = Suspect("no_trace", f"{why}, and a look-up found no trace of it")
-        return await self._record(x, step, call, outcome, None, attempts)
+        return await self._record(x, step, call, outcome, None, attempts, looked_up=True)
 
     async def _record(
-        self, x: Execution, step: Step, call: Call, outcome: Outcome, attempt: int | None, attempts: int
+        self,
+        x: Execution,
+        step: Step,
+        call: Call,
+        outcome: Outcome,
+        attempt: int | None,
+        attempts: int,
+        *,
+        looked_up: bool = False,
     ) -> After:
         item = _item(x, step, call) | {"attempt": attempt}
         if isinstance(outcome, Success):
             item |= {"outcome": "success", "response": to_response(outcome)}
             row = await self._turn.store.write("finish_undo", item)
             return x if row.get("verdict") == "moved" else await self._turn.reread(x)
-        item |= {"error_type": outcome.error_type, "error": outcome.error}
         if isinstance(outcome, Unknown):
-            wait_seconds = max(outcome.retry_after_seconds, backoff.UNDO.wait_seconds(attempts, self._turn.chance))
-            return await self._turn.pause(
-                "pause_undo", x, item | {"outcome": "unknown", "wait_seconds": wait_seconds}, "waiting"
-            )
+            item |= self._turn.pausing(outcome, attempts, undo=True, looked_up=looked_up)
+            return await self._turn.pause("pause_undo", x, item, "waiting")
         # A provider that refuses an undo will refuse it again; a person must look.
+        item |= {"error_type": outcome.error_type, "error": outcome.error}
         item["outcome"] = "failed" if isinstance(outcome, Failed) else "unknown"
         item["hold_reason"] = f"the undo of step {step.name!r} did not succeed: {outcome.error}"
         return await self._turn.pause("pause_undo", x, item, "held")

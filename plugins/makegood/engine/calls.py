@@ -27,11 +27,11 @@ async def make_call(action: Action, call: Call, request: Request, threads: Execu
         async with asyncio.timeout(call.timeout_seconds):
             answer = await _send(action, call, request, threads)
     except TimeoutError:
-        return Unknown("timeout", f"no answer within {call.timeout_seconds:g} s")
+        return Unknown("timeout", f"no answer within {call.timeout_seconds:g} s", trouble="service")
     except PermanentError as error:
         answer = Failed(type(error).__name__, str(error))
     except Exception as error:  # whatever a step raises, it may have worked before it raised
-        answer = Unknown(type(error).__name__, str(error))
+        answer = Unknown(type(error).__name__, str(error), trouble="service")
     return _checked(answer)
 
 
@@ -43,9 +43,9 @@ async def look_up(action: Action, call: Call) -> Outcome | None:
         async with asyncio.timeout(call.timeout_seconds):
             found = await action.look_up(call)
     except TimeoutError:
-        return Unknown("timeout", f"the look-up did not answer within {call.timeout_seconds:g} s")
+        return Unknown("timeout", f"the look-up did not answer within {call.timeout_seconds:g} s", trouble="service")
     except Exception as error:  # a look-up changes nothing, so it can simply be tried again
-        found = Unknown(type(error).__name__, str(error))
+        found = Unknown(type(error).__name__, str(error), trouble="service")
     return None if found is None else _checked(found)
 
 

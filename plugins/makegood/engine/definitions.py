@@ -27,6 +27,7 @@ COMPLETED, FAILED, COMPENSATED = "completed", "failed", "compensated"
 TERMINAL = frozenset({COMPLETED, FAILED, COMPENSATED})
 KEY_LENGTH_MAX = 255  # what Stripe and the table take
 ENTITY_ID_LENGTH_MAX = 150
+PROVIDER_LENGTH_MAX = 100
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -80,6 +81,8 @@ class Action:
     send: Send
     request: Callable[[Call], Request] = describe_call
     look_up: LookUp | None = None
+    provider: str | None = None
+    """Who is called. When it is down nobody calls it but one probe; None is a call that cannot be down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class Step:
     moves_money: bool = False
     undo_when_unsure: bool = False
     """The undo is harmless where nothing happened, so a step without a trace may be undone, not held."""
+    patience_seconds: float = 900.0
+    """How long an order waits for a provider that is down before it is undone: a restart, not an evening."""
 
     def key_for(self, workflow_type: str, entity_id: str) -> str:
         return self.key.format(type=workflow_type, step=self.name, entity_id=entity_id)
@@ -141,6 +146,7 @@ class Workflow:
                     "doing": step.doing,
                     "done": self.done_state(index),
                     "undo": step.undo_name if step.undo else None,
+                    "provider": step.action.provider,
                     "timeout_seconds": step.timeout_seconds,
                     "attempts_max": step.attempts_max,
                     "undo_attempts_max": step.undo_attempts_max,
@@ -229,6 +235,9 @@ def _find_step_faults(workflow_type: str, steps: Sequence[Step]) -> Iterator[tup
     yield len({s.key_for(workflow_type, "") for s in steps}) < len(steps), "has two steps with one key"
     yield any(min(s.attempts_max, s.undo_attempts_max) < 1 for s in steps), "has a step with fewer than one attempt"
     yield any(not s.timeout_seconds > 0 for s in steps), "has a timeout_seconds that is not above 0"
+    yield any(not s.patience_seconds > 0 for s in steps), "has a patience_seconds that is not above 0"
+    providers = [action.provider for s in steps for action in (s.action, s.undo) if action and action.provider]
+    yield any(len(name) > PROVIDER_LENGTH_MAX for name in providers), "has a provider whose name is too long"
     yield (
         any(s.stuck_after_seconds is not None and not s.stuck_after_seconds > 0 for s in steps),
         "has a stuck_after_seconds that is not above 0",

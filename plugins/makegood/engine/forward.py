@@ -11,7 +11,6 @@ from typing import Any
 
 import structlog
 
-from makegood import backoff
 from makegood.engine.backward import Backward
 from makegood.engine.decide import decide_after_failure, decide_without_trace
 from makegood.engine.definitions import COMPENSATING, COMPLETED, Call, Request, Workflow
@@ -62,13 +61,13 @@ class Forward:
 
     async def run(self, x: Execution, workflow: Workflow, index: int) -> After:
         """Takes the workflow from this step on, as long as each step leads straight to the next."""
-        async with self._turn.prepared:
-            return await self._go_on(await self._begin(x, workflow, index), workflow)
+        async with self._turn.admission(workflow.steps[index].action, x) as admitted:
+            return await self._go_on(await self._begin(x, workflow, index), workflow) if admitted else x
 
     async def look_up(self, x: Execution, workflow: Workflow, index: int, why: str) -> After:
         """Replaying is over: asks what became of the step, and goes on from there."""
-        async with self._turn.prepared:
-            return await self._go_on(await self._look_up(x, workflow, index, why), workflow)
+        async with self._turn.admission(workflow.steps[index].action, x) as admitted:
+            return await self._go_on(await self._look_up(x, workflow, index, why), workflow) if admitted else x
 
     async def _go_on(self, step: Begun | After, workflow: Workflow) -> After:
         while isinstance(step, Begun):
@@ -79,12 +78,13 @@ class Forward:
         step = workflow.steps[index]
         outcome = await self._turn.look_up(step.action, forward_call(x, step))
         if outcome is not None:
-            return await self._record(x, workflow, index, outcome, None)
+            return await self._record(x, workflow, index, outcome, None, looked_up=True)
+        why = f"{why}, and a look-up found no trace of step {step.name!r}"
         decision = decide_without_trace(workflow, index, why)
         if isinstance(decision, Compensate):
             facts = {"metadata": {"failed_step": step.name, "error_type": "no_trace", "error": why}}
             return await self._backward.enter(x, workflow, decision, facts)
-        return await self._turn.park(x, decision.reason)
+        return await self._turn.park(x, decision.reason, decision.error_type)
 
     async def _begin(self, x: Execution, workflow: Workflow, index: int) -> Begun | After:
         prepared = _prepare(x, workflow, index)
@@ -105,24 +105,30 @@ class Forward:
                 return await self._record(x, workflow, index, from_response(step.response), step.attempt)
             case "expired":
                 return await self._look_up(x, workflow, index, "the provider may have forgotten its key")
-        return await self._turn.park(x, f"key {call.key} was already used with other parameters")
+        return await self._turn.park(x, f"key {call.key} was already used with other parameters", "key_conflict")
 
     async def _record(
-        self, x: Execution, workflow: Workflow, index: int, outcome: Outcome, attempt: int | None
+        self,
+        x: Execution,
+        workflow: Workflow,
+        index: int,
+        outcome: Outcome,
+        attempt: int | None,
+        *,
+        looked_up: bool = False,
     ) -> Begun | After:
         step = workflow.steps[index]
         item: dict[str, Any] = {"step": step.name, "attempt": attempt, "key": forward_call(x, step).key}
         if isinstance(outcome, Success):
             return await self._finish(x, workflow, index, outcome, item)
+        if isinstance(outcome, Unknown):
+            item |= self._turn.pausing(outcome, x.attempts, undo=False, looked_up=looked_up)
+            return await self._turn.pause("pause", x, item, "waiting")
         item |= {"outcome": "unknown", "error_type": outcome.error_type, "error": outcome.error}
         if isinstance(outcome, Failed):
             facts = {"failed_step": step.name, "error_type": outcome.error_type, "error": outcome.error[:1000]}
             item |= {"outcome": "failed", "response": to_response(outcome), "metadata": facts}
             return await self._backward.enter(x, workflow, decide_after_failure(x, index), item)
-        if isinstance(outcome, Unknown):
-            wait_seconds = backoff.FORWARD.wait_seconds(max(x.attempts, 1), self._turn.chance)
-            item["wait_seconds"] = max(outcome.retry_after_seconds, wait_seconds)
-            return await self._turn.pause("pause", x, item, "waiting")
         item["hold_reason"] = f"step {step.name!r} answered with something else than was asked: {outcome.error}"
         return await self._turn.pause("pause", x, item, "held")
 
@@ -132,7 +138,8 @@ class Forward:
         done = workflow.done_state(index)
         patch = {workflow.steps[index].name: dict(outcome.result)} if outcome.result else None
         item |= {**_guard(x, done), "outcome": "success", "response": to_response(outcome), "patch": patch}
-        following = _prepare_following(x.moved(done, patch), workflow, index)
+        after = x.moved(done, patch)
+        following = self._prepare_following(after, workflow, index)
         if following is not None:
             item |= {"via": done, "to_state": workflow.steps[index + 1].doing, "next": following.item(workflow)}
         if done == COMPLETED:
@@ -140,9 +147,9 @@ class Forward:
         row = await self._turn.store.write("finish", item)
         match row.get("verdict"):
             case "moved" if following is None:
-                return x.moved(done, patch)
+                return after
             case "moved" if following is not None and row["next_verdict"] is not None:
-                begun = x.moved(done, patch).begun(workflow.steps[index + 1].doing)
+                begun = after.begun(workflow.steps[index + 1].doing)
                 return Begun(begun, following, row["next_verdict"], row["attempt"], row["response"])
             case "cancel":
                 # Asked to be undone while the last step was under way: it is done, and undone with the rest.
@@ -151,22 +158,24 @@ class Forward:
                 return await self._backward.enter(x.with_result(patch), workflow, undo_all, kept)
         return await self._turn.reread(x)  # lost, or stopped at the border by a cancel request
 
+    def _prepare_following(self, x: Execution, workflow: Workflow, index: int) -> Prepared | None:
+        """The next step's call; None where it is the next turn's matter: it is the end, its provider is down, or
+        it cannot be worked out."""
+        if index + 1 == len(workflow.steps):
+            return None
+        if self._turn.breakers.known_outage(workflow.steps[index + 1].action.provider):
+            return None
+        try:
+            return _prepare(x, workflow, index + 1)
+        except Exception:
+            log.exception("step.not_prepared", entity_id=x.entity_id, step=workflow.steps[index + 1].name)
+            return None
+
 
 def _prepare(x: Execution, workflow: Workflow, index: int) -> Prepared:
     step = workflow.steps[index]
     call = forward_call(x, step)
     return Prepared(index, call, step.action.request(call))
-
-
-def _prepare_following(x: Execution, workflow: Workflow, index: int) -> Prepared | None:
-    """The next step's call; None after the last, and where it cannot be worked out: that is the next turn's matter."""
-    if index + 1 == len(workflow.steps):
-        return None
-    try:
-        return _prepare(x, workflow, index + 1)
-    except Exception:
-        log.exception("step.not_prepared", entity_id=x.entity_id, step=workflow.steps[index + 1].name)
-        return None
 
 
 def _guard(x: Execution, to_state: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +29,8 @@ class Execution:
         return replace(self, state=state, attempts=self.attempts + 1 if state == self.state else 1)
 
     def moved(self, state: str, result: Mapping[str, Any] | None = None) -> Execution:
-        return replace(self.with_result(result), state=state, attempts=0)
+        context = {**self.context, **result} if result else self.context
+        return replace(self, state=state, attempts=0, context=context)
 
     def with_result(self, result: Mapping[str, Any] | None) -> Execution:
         return replace(self, context={**self.context, **(result or {})})
@@ -46,6 +47,15 @@ class Compensation:
     attempts: int
     wait_seconds: float
     """Until it is due; zero or less means now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A provider that is down: since how long, and in how many seconds somebody may try it."""
+
+    provider: str
+    open_seconds: float
+    retry_in_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,8 @@ class Compensate:
 
     to_state: str
     done_count: int
+    why: str = field(default="", compare=False)
+    """For people; a cancel request and a failed call say themselves why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,15 @@ class LookUpUndo:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldUndo:
+    """Everything was tried with this undo: it is held with its workflow."""
+
+    compensation: Compensation
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FinishUndone:
     """Every undo is done: the terminal state, dead last."""
 
@@ -100,9 +121,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A person must look."""
+    """A person must look; ``error_type`` is one word for why."""
 
     reason: str
+    error_type: str = "held"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +132,4 @@ class Done:
     """It is terminal."""
 
 
-Decision = BeginStep | LookUpStep | Compensate | BeginUndo | LookUpUndo | FinishUndone | Wait | Hold | Done
+Decision = BeginStep | LookUpStep | Compensate | BeginUndo | LookUpUndo | HoldUndo | FinishUndone | Wait | Hold | Done

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+Trouble = Literal["request", "service", "unserved", "locked_out"]
+"""Whose trouble an unknown outcome is:
+
+    request     of this one alone (still being processed, an unreadable answer)
+    service     the service does badly (timeout, reset, 5xx); many in a row and it counts as down
+    unserved    the same, and it surely never got to work on it (no connection, 429): no attempt is spent
+    locked_out  it does not know us (401, 403): no other order will fare better, and no attempt is spent
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,12 @@ class Unknown:
     error_type: str
     error: str
     retry_after_seconds: float = 0.0
+    trouble: Trouble = "request"
+
+    @property
+    def spent(self) -> bool:
+        """Whether it counts as an attempt: it may have happened."""
+        return self.trouble in {"request", "service"}
 
 
 @dataclass(frozen=True, slots=True)

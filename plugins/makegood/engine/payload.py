@@ -15,6 +15,10 @@ DEPTH_MAX = 32  # deeper than any real order, shallow enough for every parser's 
 DIGITS_MAX = 308  # what a reader that knows only floats can still read
 
 
+# Made once: json.dumps() makes an encoder for each text that is not in its default form.
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def check_payload(value: Any, *, name: str, bytes_max: int) -> None:
     """Raises InputError naming the exact place of what cannot be stored."""
     _check(value, name, 0)
@@ -25,7 +29,7 @@ def check_payload(value: Any, *, name: str, bytes_max: int) -> None:
 
 def canonical(value: Any) -> str:
     """One text per meaning: sorted keys, no spaces, never NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _encode(value)
 
 
 def request_hash(request: Mapping[str, Any]) -> str:
@@ -40,6 +44,8 @@ def clean(text: str, length_max: int) -> str:
 
 def _settled(value: Any) -> Any:
     """Numbers as they come back from ``jsonb``, where 1e22 is a whole number and -0.0 has no sign."""
+    if value is None or isinstance(value, str | int):  # most are, and asking about Mapping is slow
+        return value
     if isinstance(value, Mapping):
         return {key: _settled(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

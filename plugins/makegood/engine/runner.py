@@ -8,7 +8,6 @@ import json
 import os
 import random
 import socket
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,15 @@ from typing import Any
 import psycopg
 import structlog
 
+from makegood.backoff import Backoff
 from makegood.database import Database
 from makegood.engine.advance import Engine
+from makegood.engine.breakers import Breakers, Limits
 from makegood.engine.definitions import ENTITY_ID_LENGTH_MAX, Workflow
 from makegood.engine.model import Execution
 from makegood.engine.payload import check_payload
-from makegood.engine.store import Store, Terms
+from makegood.engine.store import Store, Terms, Wanted
+from makegood.engine.turn import Waits
 from makegood.errors import AlreadyStarted, InputError, TransientError, UnknownWorkflowType
 from makegood.money import check_money
 from makegood.settings import Settings
@@ -51,15 +53,17 @@ class Runner:
         self,
         database: Database,
         store: Store,
+        breakers: Breakers,
         engine: Engine,
         workflows: Mapping[str, Workflow],
         settings: Settings,
     ) -> None:
         self.database = database
         self.store = store
+        self.breakers = breakers
         self.engine = engine
         self.workflows = workflows
-        self._settings = settings
+        self.settings = settings
 
     async def register(self) -> None:
         """Makes every known type known to the database too."""
@@ -80,7 +84,7 @@ class Runner:
         items = json.dumps([_item(start) for start in by_entity.values()], allow_nan=False)
         rows = await self.database.call(
             "SELECT * FROM makegood.start_workflows(%s, %s, %s, %s::jsonb)",
-            (triggered_by, worker, self._settings.lease_seconds, items),
+            (triggered_by, worker, self.settings.lease_seconds, items),
         )
         await self._refuse(rows)
         # Never re-read here: by now another worker may hold it, and its fence must not become ours.
@@ -98,27 +102,34 @@ class Runner:
                 await self.database.call("SELECT makegood.pause_workflows(%s::jsonb)", (json.dumps(new),))
                 raise error
 
-    async def run_once(
-        self,
-        *,
-        batch: int | None = None,
-        types: Sequence[str] | None = None,
-        stuck_only: bool = False,
-        ids: Sequence[uuid.UUID] | None = None,
-    ) -> Counter[str]:
-        """Claims one batch of due workflows and drives them; an empty counter means that nothing was due."""
-        claimed = await self.store.claim(batch or self._settings.claim_batch, types, stuck_only=stuck_only, ids=ids)
+    async def run_once(self, wanted: Wanted | None = None, *, batch: int | None = None) -> Counter[str]:
+        """Claims one batch of due workflows and drives them; an empty counter means that nothing was due.
+
+        Types that are not known here are left to whoever knows them.
+        """
+        claimed = await self.store.claim(batch or self.settings.claim_batch, wanted or self.known())
         return await self.engine.advance(claimed) if claimed else Counter()
 
-    async def work(self, stop: asyncio.Event, tell: Callable[[Counter[str]], None] = lambda _: None) -> None:
+    def known(self, *, take_over_after_seconds: float = 0.0) -> Wanted:
+        """Whatever is due of the types that this worker knows."""
+        return Wanted(types=sorted(self.workflows), take_over_after_seconds=take_over_after_seconds)
+
+    async def work(
+        self,
+        stop: asyncio.Event,
+        tell: Callable[[Counter[str]], None] = lambda _: None,
+        *,
+        take_over_after_seconds: float = 0.0,
+    ) -> None:
         """Takes what is due as it comes due, until told to stop; then ends what it has begun.
 
-        One call that hangs holds up its own order only: the next claim does not wait for it.
+        One call that hangs holds up its own order only: the next claim does not wait for it. What a
+        dead worker left is taken so long after its lease ran out: where recovery runs, it comes first.
         """
         active: dict[asyncio.Task[Counter[str]], int] = {}
         while not stop.is_set():
-            room = self._settings.claim_batch - sum(active.values())
-            claimed = await self._claim_if_room(room)
+            room = self.settings.claim_batch - sum(active.values())
+            claimed = await self._claim_if_room(room, self.known(take_over_after_seconds=take_over_after_seconds))
             if claimed:
                 active[asyncio.create_task(self.engine.advance(claimed))] = len(claimed)
             done, _ = await asyncio.wait(active, timeout=0) if active else (set(), set())
@@ -131,11 +142,11 @@ class Runner:
         for counts in await asyncio.gather(*active):
             tell(counts)
 
-    async def _claim_if_room(self, room: int) -> list[Execution]:
+    async def _claim_if_room(self, room: int, wanted: Wanted) -> list[Execution]:
         if room <= 0:
             return []
         try:
-            return await self.store.claim(room)
+            return await self.store.claim(room, wanted)
         except TransientError as error:
             log.warning("claim.failed", error=str(error))
             return []
@@ -157,7 +168,7 @@ class Runner:
         check_money(start.amount_minor, start.currency)
         if not isinstance(start.context, Mapping):
             raise InputError(f"context is a {type(start.context).__name__}; it must be a mapping")
-        check_payload(dict(start.context), name="context", bytes_max=self._settings.context_bytes_max)
+        check_payload(dict(start.context), name="context", bytes_max=self.settings.context_bytes_max)
 
 
 @contextlib.asynccontextmanager
@@ -173,18 +184,35 @@ async def open_runner(
 ) -> AsyncIterator[Runner]:
     """A runner over ``url`` until the end of the block, its types registered."""
     terms = Terms(worker or name_worker(), settings.lease_seconds, settings.key_window_hours * 3600)
-    async with Database(url, connection_class=connection_class) as database, Store(database, terms) as store:
+    async with (
+        Database(url, connection_class=connection_class) as database,
+        Store(database, terms) as store,
+    ):
+        breakers = Breakers(database, terms.worker, limits_of(settings))
         engine = Engine(
             store,
+            breakers,
             workflows,
             calls_at_once=settings.calls_at_once,
             lease_seconds=settings.lease_seconds,
+            waits=waits_of(settings),
             chance=chance,
         )
-        runner = Runner(database, store, engine, workflows, settings)
+        runner = Runner(database, store, breakers, engine, workflows, settings)
         if register:
             await runner.register()
         yield runner
+
+
+def waits_of(settings: Settings) -> Waits:
+    return Waits(
+        forward=Backoff(settings.forward_wait_seconds, settings.forward_wait_seconds_max),
+        undo=Backoff(settings.undo_wait_seconds, settings.undo_wait_seconds_max),
+    )
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(settings.breaker_failures, settings.breaker_wait_seconds, settings.breaker_wait_seconds_max)
 
 
 def name_worker() -> str:

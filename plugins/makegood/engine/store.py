@@ -20,6 +20,11 @@ from makegood.engine.model import Compensation, Execution
 from makegood.errors import DatabaseUnavailable
 
 Item = Mapping[str, Any]
+# Only what an Execution has: the other columns would be sent and read for nothing.
+CLAIM = (
+    "SELECT id, workflow_type, entity_id, current_state, context, amount_minor, currency, attempts, fence,"
+    " cancel_requested, created_at FROM makegood.claim_workflows(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
 ITEMS_MAX = 500  # per statement: past this a larger one is no faster and holds its locks longer
 
 
@@ -30,6 +35,24 @@ class Terms:
     worker: str
     lease_seconds: float
     key_window_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which due workflows a worker asks for; None is any."""
+
+    types: Sequence[str] | None = None
+    states: Sequence[str] | None = None
+    ids: Sequence[uuid.UUID] | None = None
+    stuck_only: bool = False
+    """Only those past their step's deadline."""
+    older_than_seconds: float | None = None
+    """Only those without progress for at least so long."""
+    take_over_after_seconds: float = 0.0
+    """What a dead worker left is taken so long after its lease ran out."""
+
+
+ANY_DUE = Wanted()
 
 
 class Store:
@@ -68,19 +91,20 @@ class Store:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def claim(
-        self,
-        batch: int,
-        types: Sequence[str] | None = None,
-        *,
-        stuck_only: bool = False,
-        ids: Sequence[uuid.UUID] | None = None,
-    ) -> list[Execution]:
-        """Leases up to ``batch`` due workflows to this worker, oldest first."""
-        rows = await self._database.call(
-            "SELECT * FROM makegood.claim_workflows(%s, %s, %s, %s, %s, %s)",
-            (self._terms.worker, self._terms.lease_seconds, batch, _list(types), stuck_only, _list(ids)),
+    async def claim(self, batch: int, wanted: Wanted = ANY_DUE, *, dry_run: bool = False) -> list[Execution]:
+        """Leases up to ``batch`` due workflows to this worker, oldest first; a dry run only sees which."""
+        parameters = (
+            self._terms.worker,
+            self._terms.lease_seconds,
+            batch,
+            _list(wanted.types),
+            wanted.stuck_only,
+            _list(wanted.ids),
+            _list(wanted.states),
+            wanted.older_than_seconds,
+            wanted.take_over_after_seconds,
         )
+        rows = await (self._database.preview if dry_run else self._database.call)(CLAIM, parameters)
         return [to_execution(row) for row in rows]
 
     async def renew(self, executions: Sequence[Execution]) -> None:

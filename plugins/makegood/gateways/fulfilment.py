@@ -22,9 +22,10 @@ class Undo:
     verb: str
     step: str
     id_name: str
+    provider: str
 
     def action(self) -> Action:
-        return Action(send=self.send, request=self.request)
+        return Action(send=self.send, request=self.request, provider=self.provider)
 
     def request(self, call: Call) -> Request:
         return {"collection": self.collection_url, "verb": self.verb, "entity_id": call.entity_id}
@@ -55,10 +56,11 @@ class Inventory:
     def reserve(self) -> Action:
         collection = f"{self.url}/inventory/reservations"
         endpoint = HttpEndpoint(self.client, collection, _reservation, lambda call: _list_url(collection, call))
-        return keep_only(endpoint, "reservation_id")
+        return keep_only(endpoint, "reservation_id", "inventory")
 
     def release(self) -> Action:
-        return Undo(self.client, f"{self.url}/inventory/reservations", "release", "reserve", "reservation_id").action()
+        collection = f"{self.url}/inventory/reservations"
+        return Undo(self.client, collection, "release", "reserve", "reservation_id", "inventory").action()
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,14 @@ class Shipping:
     def ship(self) -> Action:
         collection = f"{self.url}/shipping/shipments"
         endpoint = HttpEndpoint(self.client, collection, _shipment, lambda call: _list_url(collection, call))
-        return keep_only(endpoint, "shipment_id")
+        return keep_only(endpoint, "shipment_id", "shipping")
 
     def cancel(self) -> Action:
-        return Undo(self.client, f"{self.url}/shipping/shipments", "cancel", "ship", "shipment_id").action()
+        collection = f"{self.url}/shipping/shipments"
+        return Undo(self.client, collection, "cancel", "ship", "shipment_id", "shipping").action()
 
 
-def keep_only(endpoint: HttpEndpoint, name: str) -> Action:
+def keep_only(endpoint: HttpEndpoint, name: str, provider: str) -> Action:
     """The endpoint's action, with nothing kept of its answer but the id that the undo needs."""
 
     def kept(outcome: Outcome | None) -> Outcome | None:
@@ -91,7 +94,7 @@ def keep_only(endpoint: HttpEndpoint, name: str) -> Action:
     async def look_up(call: Call) -> Outcome | None:
         return kept(await endpoint.look_up(call))
 
-    return Action(send=send, request=endpoint.request, look_up=look_up)
+    return Action(send=send, request=endpoint.request, look_up=look_up, provider=provider)
 
 
 def _reservation(call: Call) -> Mapping[str, Any]:

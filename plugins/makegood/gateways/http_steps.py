@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from makegood.engine.definitions import Action, Call, Request
-from makegood.engine.outcomes import Failed, Outcome, Success, Unknown
+from makegood.engine.outcomes import Failed, Outcome, Success, Trouble, Unknown
 
 # What a service says when the request itself is refused. 401, 403, 404 and the like say that we, not the
 # order, are at fault: they are tried again and end with a person.
@@ -34,15 +35,18 @@ class HttpEndpoint:
     """An address and how to fill its body; ``action()`` makes a step's action of it.
 
     ``look_up_url`` answers GET with ``{"data": [...]}``: what the service has for this entity.
+    ``provider`` is whose breaker opens when it is down; its host, if not given.
     """
 
     client: httpx.AsyncClient
     url: Url
     body: Body
     look_up_url: Url | None = None
+    provider: str | None = None
 
     def action(self) -> Action:
-        return Action(send=self.send, request=self.request, look_up=self.look_up if self.look_up_url else None)
+        provider = self.provider or (urlsplit(self.url).netloc if isinstance(self.url, str) else None)
+        return Action(self.send, self.request, self.look_up if self.look_up_url else None, provider)
 
     def request(self, call: Call) -> Request:
         return {"method": "POST", "url": _resolve(self.url, call), "body": dict(self.body(call))}
@@ -65,7 +69,9 @@ async def find_all(client: httpx.AsyncClient, url: str) -> list[Mapping[str, Any
     if isinstance(answer, Success):
         data = answer.result.get("data")
         return data if isinstance(data, list) else Unknown("malformed", "the list has no data")
-    return Unknown(getattr(answer, "error_type", "unknown"), getattr(answer, "error", ""))
+    if isinstance(answer, Unknown):
+        return answer
+    return Unknown(answer.error_type, answer.error)
 
 
 async def exchange(client: httpx.AsyncClient, method: str, url: str, **options: Any) -> Outcome:
@@ -74,7 +80,7 @@ async def exchange(client: httpx.AsyncClient, method: str, url: str, **options: 
         async with client.stream(method, url, **options) as response:
             body = await _read(response)
     except httpx.HTTPError as error:
-        return Unknown(type(error).__name__, str(error) or f"{method} {url} failed")
+        return Unknown(type(error).__name__, str(error) or f"{method} {url} failed", trouble=trouble_of(error))
     if body is None:
         return Unknown("too_large", f"the answer is larger than {BODY_BYTES_MAX:,} bytes")
     return classify(response.status_code, response.headers, body)
@@ -90,7 +96,22 @@ def classify(status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
     message = str(error.get("message") or "") if isinstance(error, dict) else body[:200].decode("utf-8", "replace")
     if status in DEFINITE_STATUSES and isinstance(error, dict) and code not in IN_PROGRESS_CODES:
         return Failed(code, message)
-    return Unknown(code, f"HTTP {status}: {message}", retry_after_seconds(headers))
+    return Unknown(code, f"HTTP {status}: {message}", retry_after_seconds(headers), trouble_with(status))
+
+
+def trouble_with(status: int) -> Trouble:
+    """Whose trouble a status is that is neither success nor refusal of this very request."""
+    match status:
+        case 401 | 403:
+            return "locked_out"
+        case 429:
+            return "unserved"
+    return "service" if status >= 500 else "request"
+
+
+def trouble_of(error: BaseException | None) -> Trouble:
+    """Without a connection nothing can have happened; after one, everything can."""
+    return "unserved" if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else "service"
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float:

@@ -17,7 +17,7 @@ import stripe
 from makegood.engine.definitions import Action, Call, Request
 from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown
 from makegood.errors import PermanentError
-from makegood.gateways.http_steps import retry_after_seconds
+from makegood.gateways.http_steps import retry_after_seconds, trouble_of, trouble_with
 
 # Stripe counts these in hundredths although their ISO minor unit has no decimals.
 TWO_DECIMALS_AT_STRIPE = frozenset({"ISK", "UGX"})
@@ -25,6 +25,7 @@ TWO_DECIMALS_AT_STRIPE = frozenset({"ISK", "UGX"})
 NO_DECIMALS_AT_STRIPE = frozenset({"MGA"})
 # Stripe wants the last of their three decimals to be zero.
 THREE_DECIMALS = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
+PROVIDER = "payments"
 REFUNDED_STATUSES = frozenset({"succeeded", "pending"})
 LOOK_UP_MARGIN = timedelta(minutes=10)  # clocks differ
 LOOK_UP_SPAN = timedelta(hours=24)  # looked through first; what came later, only where nothing was found
@@ -49,10 +50,10 @@ class Payments:
         await self._http.close_async()  # type: ignore[no-untyped-call]
 
     def charge(self) -> Action:
-        return Action(send=self._send_charge, request=charge_request, look_up=self._look_up_charge)
+        return Action(self._send_charge, charge_request, self._look_up_charge, PROVIDER)
 
     def refund(self) -> Action:
-        return Action(send=self._send_refund, request=refund_request, look_up=self._look_up_refund)
+        return Action(self._send_refund, refund_request, self._look_up_refund, PROVIDER)
 
     async def money_of(self, payment_intent: str) -> dict[str, Any]:
         """What the provider has for one payment, in our minor units; ``error`` when it cannot be told now."""
@@ -129,12 +130,17 @@ class Payments:
             intent = await self.find_intent(call.entity_id, call.started_at)
         except PermanentError as error:
             return Suspect("look_up_too_long", str(error))
+        except stripe.StripeError as error:
+            return cannot_tell(error)
         return None if intent is None else check_charge(intent, charge_request(call))
 
     async def _look_up_refund(self, call: Call) -> Outcome | None:
         """Our refund among those of the payment; None when there is none."""
         request = refund_request(call)
-        page = await self.client.v1.refunds.list_async({"payment_intent": request["payment_intent"], "limit": PAGE})
+        try:
+            page = await self.client.v1.refunds.list_async({"payment_intent": request["payment_intent"], "limit": PAGE})
+        except stripe.StripeError as error:
+            return cannot_tell(error)
         for refund in (item.to_dict() for item in page.data):
             if (refund.get("metadata") or {}).get("compensation_id") == str(call.compensation_id):
                 return check_refund(refund, request, call.currency)
@@ -220,6 +226,12 @@ def check_refund(refund: Mapping[str, Any], request: Request, currency: str | No
             return Failed(str(status), f"the refund is {status}")
 
 
+def cannot_tell(error: stripe.StripeError) -> Unknown:
+    """A look-up that failed says nothing of what it looked for, however definite its own refusal is."""
+    outcome = classify(error)
+    return outcome if isinstance(outcome, Unknown) else Unknown(str(error.code or type(error).__name__), str(error))
+
+
 def classify(error: stripe.StripeError) -> Outcome:
     """Only a refusal of this very request is definite; that another request is at work under the key is not."""
     code = str(error.code or type(error).__name__)
@@ -230,4 +242,6 @@ def classify(error: stripe.StripeError) -> Outcome:
         return Suspect("key_conflict", message)
     if isinstance(error, stripe.InvalidRequestError) and error.http_status in {400, 404}:
         return Failed(code, message)
-    return Unknown(code, message, retry_after_seconds(error.headers or {}))
+    status = error.http_status
+    trouble = trouble_of(error.__cause__) if status is None else trouble_with(status)
+    return Unknown(code, message, retry_after_seconds(error.headers or {}), trouble)

@@ -1,0 +1,2 @@
+-- How many decimals each currency has.
+SELECT code, exponent FROM makegood.currencies;
