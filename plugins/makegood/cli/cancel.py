@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated
 
 import typer
 
-from makegood.cli import output
+from makegood.cli import job, output
 from makegood.cli.app import app
 from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG, InputError, UnknownOrder
 
@@ -34,7 +33,7 @@ def cancel(
     if actor is not None and len(actor) > ACTOR_LENGTH_MAX:
         raise InputError(f"--as has {len(actor)} characters; at most {ACTOR_LENGTH_MAX} are kept")
     row = ask(
-        "SELECT * FROM makegood.request_cancel(%s, %s, %s, %s)", (workflow_type, order, actor or _whoami(), reason)
+        "SELECT * FROM makegood.request_cancel(%s, %s, %s, %s)", (workflow_type, order, actor or job.whoami(), reason)
     )[0]
     if row["verdict"] == "unknown":
         raise UnknownOrder(f"there is no {workflow_type} of {order}", hint="Look it up with `makegood timeline`.")
@@ -44,10 +43,3 @@ def cancel(
         sentence = SENTENCES[row["verdict"]].format(order=order, state=row["current_state"])
         output.page.print(output.harmless(sentence), markup=False)
     return EXIT_FOUND_WRONG if row["verdict"] == "too_late" else EXIT_DONE
-
-
-def _whoami() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
-        return "unknown"

@@ -20,6 +20,7 @@ from makegood.cli.app import app
 from makegood.errors import EXIT_DONE, EXIT_FOUND_WRONG, EXIT_NOT_READY, InputError
 
 if TYPE_CHECKING:
+    from makegood.local.airflow import Login
     from makegood.local.check import Check
     from makegood.local.lifecycle import Environment, Up
     from makegood.local.supervisor import ServiceStatus
@@ -44,17 +45,26 @@ class Stages:
             self._spinner.stop()
             self._spinner = None
         mark, style = ("✓", "green") if well else ("✗", "red")
-        output.people.print(Text.assemble((mark, style), f" {what:<12} {outcome} ", (f"{seconds:.1f} s", "dim")))
+        output.people.print(Text.assemble((mark, style), f" {what:<21} {outcome} ", (f"{seconds:.1f} s", "dim")))
 
 
 @app.command(epilog="Example: makegood up --no-traffic")
 def up(
     no_traffic: Annotated[bool, typer.Option("--no-traffic", help="The shop without customers.")] = False,
+    no_airflow: Annotated[bool, typer.Option("--no-airflow", help="Without Airflow and its jobs.")] = False,
+    no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Without the dashboard.")] = False,
     json: output.JsonFlag = False,
 ) -> int:
-    """Start everything: the database, its migrations, the shop and its traffic. What runs is left alone."""
+    """Start everything: the database, its migrations, the shop, its traffic, the dashboard and Airflow.
+
+    What runs is left alone.
+    """
+    from makegood.local import airflow
+    from makegood.local.services import DASHBOARD
+
     environment = _environment()
-    done = environment.up(without=("traffic",) if no_traffic else ())
+    left_out = (*("traffic",) * no_traffic, *(DASHBOARD,) * no_dashboard, *airflow.NAMES * no_airflow)
+    done = environment.up(without=left_out)
     statuses = environment.status()
     if json:
         output.show_json({**asdict(done), "services": _plain(statuses), "logs": str(environment.home / "logs")})
@@ -154,9 +164,16 @@ def _judge(checks: Iterable[Check]) -> int:
 
 
 def _show_up(environment: Environment, done: Up, statuses: list[ServiceStatus]) -> None:
+    from makegood.local.services import DASHBOARD
+
     if not done.started:
         output.say("Everything was running already.")
+    for status in statuses:
+        if status.name == DASHBOARD and status.state == "running":
+            output.say(f"The dashboard is at {status.address}", style="bold")
     output.page.print(_status_table(statuses))
+    if done.airflow:
+        _show_login(environment, done.airflow)
     output.say(f"Logs are in {environment.home / 'logs'}. Next:")
     makegood = "makegood" if shutil.which("makegood") else os.path.relpath(Path(sys.executable).parent / "makegood")
     for command, what in (
@@ -165,6 +182,14 @@ def _show_up(environment: Environment, done: Up, statuses: list[ServiceStatus]) 
         ("make down", "stop everything, keep the data"),
     ):
         output.say(f"  {command:<42} {what}")
+
+
+def _show_login(environment: Environment, login: Login) -> None:
+    from makegood.local.airflow_settings import read_password
+
+    password = read_password(environment.home)
+    output.say(f"Airflow is at {login.address}: user {login.user}, password {password}")
+    output.say(f"  (kept in {login.password_file})")
 
 
 def _status_table(statuses: Iterable[ServiceStatus]) -> Table:

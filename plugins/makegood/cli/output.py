@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
+from makegood import story
 from makegood.errors import MakegoodError
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for programs.")]
@@ -20,16 +21,12 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on std
 wants_json = False  # set once by app.run, so that an error before a command starts is JSON too
 people = Console(stderr=True, highlight=False)
 page = Console(highlight=False)
+harmless = story.harmless
 
 
 def say(message: str, *, style: str | None = None) -> None:
     """Progress and notes; never on stdout, so that a pipe stays clean."""
     people.print(_harmless_lines(message), style=style, markup=False)
-
-
-def harmless(text: str) -> str:
-    """Text from outside on one line, with what would steer a terminal shown and not obeyed."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show_json(document: Any) -> None:

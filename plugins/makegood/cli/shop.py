@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 shop = typer.Typer(help="The shop in a box: customers who order, and faults on demand.", no_args_is_help=True)
 app.add_typer(shop, name="shop")
 
+TakeOverAfter = Annotated[
+    float,
+    typer.Option("--take-over-after", min=0, help="Seconds that what a killed worker had is left to recovery."),
+]
 WEATHERS = ("calm", "stormy", "black-friday")
 
 
@@ -29,6 +33,7 @@ def run(
     rate: Annotated[float, typer.Option("--rate", min=0.01, max=1000, help="Orders per second, on average.")] = 5.0,
     faults: Annotated[str, typer.Option("--faults", help="calm, stormy or black-friday.")] = "calm",
     forever: Annotated[bool, typer.Option("--forever", help="Until stopped, whatever --orders says.")] = False,
+    take_over_after: TakeOverAfter = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same customers; 0 is by chance.")] = 0,
     json: output.JsonFlag = False,
 ) -> int:
@@ -41,7 +46,7 @@ def run(
         raise InputError(f"--faults is {faults!r}; it must be one of {', '.join(WEATHERS)}")
     url = where.database_url("jobs")
     asyncio.run(_register(url))
-    options = Options(None if forever else orders, rate, faults, seed)
+    options = Options(None if forever else orders, rate, faults, seed, take_over_after_seconds=take_over_after)
     with _Bar(None if forever or json else orders) as bar:
         traffic = Traffic(url, get_settings().shop_url, options, bar.show)
         signal.signal(signal.SIGTERM, traffic.stop)
@@ -75,19 +80,23 @@ def say(
 
 
 @shop.command(hidden=True)
-def worker(lease_seconds: Annotated[float, typer.Option("--lease-seconds")] = 45.0) -> int:
+def worker(
+    lease_seconds: Annotated[float, typer.Option("--lease-seconds")] = 45.0,
+    take_over_after: TakeOverAfter = 0.0,
+) -> int:
     """One worker process: takes what is due until SIGTERM, or until whoever started it is gone."""
     from makegood.local import where
     from makegood.logs import configure_logs
     from makegood.settings import get_settings
 
     configure_logs(get_settings().log_level)
-    asyncio.run(_work(where.database_url("jobs"), lease_seconds))
+    asyncio.run(_work(where.database_url("jobs"), lease_seconds, take_over_after_seconds=take_over_after))
     return EXIT_DONE
 
 
-async def _work(url: str, lease_seconds: float) -> None:
+async def _work(url: str, lease_seconds: float, *, take_over_after_seconds: float) -> None:
     from makegood.engine.runner import open_runner
+    from makegood.session import collecting_less
     from makegood.settings import get_settings
     from makegood.workflows import open_workflows
 
@@ -98,7 +107,8 @@ async def _work(url: str, lease_seconds: float) -> None:
     if not sys.stdin.isatty():
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
     async with open_workflows(settings) as workflows, open_runner(url, workflows, settings) as runner:
-        await runner.work(stop)
+        with collecting_less():
+            await runner.work(stop, take_over_after_seconds=take_over_after_seconds)
 
 
 def _stop_at_end_of_input(stop: asyncio.Event) -> None:

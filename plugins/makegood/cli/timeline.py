@@ -24,7 +24,8 @@ def timeline(
 ) -> int:
     """Show an order's story: states with times and gaps, attempts, undo, and the money at the provider."""
     from makegood.cli.connect import ask
-    from makegood.cli.story import show_story, tell_story
+    from makegood.cli.story import show_story
+    from makegood.story import tell_story
 
     rows = ask("SELECT makegood.timeline(%s, %s) AS story", (order, workflow_type), role="read")
     if not rows:

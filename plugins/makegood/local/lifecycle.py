@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import psycopg
 
 from makegood.errors import DatabaseUnavailable, MakegoodError
-from makegood.local import lock, where
+from makegood.local import airflow, airflow_settings, lock, where
 from makegood.local.postgres import EmbeddedPostgres
 from makegood.local.progress import Progress
 from makegood.local.reach import connect, describe, reach
 from makegood.local.service import Service
-from makegood.local.services import find_services
+from makegood.local.services import KEEPER, find_services
 from makegood.local.supervisor import ServiceStatus, State, Supervisor
+from makegood.local.surroundings import bytecode_folder
 from makegood.settings import Settings
 
 SERVER = "postgres"
@@ -30,6 +31,7 @@ class Up:
     started: list[str]
     applied: list[str]
     order: str | None
+    airflow: airflow.Login | None = None
 
 
 class Environment:
@@ -41,6 +43,7 @@ class Environment:
         self.server = EmbeddedPostgres(self.home, say=say)
         self.supervisor = Supervisor(self.home, progress=progress)
         self._progress = progress
+        self._say = say
 
     @property
     def services(self) -> list[Service]:
@@ -52,10 +55,26 @@ class Environment:
         started = [SERVER] if self._stage("PostgreSQL", self._start_server) else []
         applied: list[str] = []
         self._stage("migrations", lambda: self._migrate(applied))
-        wanted = [service for service in self.services if service.name not in without]
-        started += self.supervisor.start(wanted)
+        started += self.supervisor.start(self._find_services(without=(*without, *airflow.NAMES, KEEPER)))
         wait_seconds = FIRST_ORDER_SECONDS if "traffic" in started else 0.0
-        return Up(started, applied, self._find_order(wait_seconds=wait_seconds))
+        order = self._find_order(wait_seconds=wait_seconds)
+        login = self._start_airflow(without, started)
+        others = tuple(service.name for service in self.services if service.name != KEEPER)
+        started += self.supervisor.start(self._find_services(without=(*without, *others)))
+        return Up(started, applied, order, login)
+
+    def find_fallen(self, owed: Collection[str] = ()) -> list[str]:
+        """What was started, was not stopped, and whose process is gone; with what is owed a start anyway."""
+        fallen = [SERVER] if self.settings.embedded and self.server.has_crashed() else []
+        names = [service.name for service in self.services if service.name != KEEPER]
+        return fallen + [name for name in names if name in owed or self.supervisor.has_fallen(name)]
+
+    def revive(self, name: str) -> None:
+        """Starts one of those again; raises ConfigurationError when it does not get well."""
+        if name == SERVER:
+            self.server.start()
+            return
+        self.supervisor.start([service for service in self.services if service.name == name])
 
     def down(self) -> list[str]:
         """No process is left, all data are kept; returns what was running."""
@@ -66,10 +85,11 @@ class Environment:
         """Down, and then this home's data, passwords and logs; never anything on a server of your own."""
         self.down()
         self.server.wipe()
-        for service in self.services:
-            if service.data is not None and service.data.exists():
-                shutil.rmtree(service.data)
-        for name in (SERVER, *(service.name for service in self.services)):
+        folders = {service.data for service in self.services if service.data is not None}
+        for folder in (*folders, airflow_settings.folder_of(self.home), bytecode_folder(self.home)):
+            if folder.exists():
+                shutil.rmtree(folder)
+        for name in (SERVER, *(service.name for service in self.services), "airflow-*"):
             for log in (self.home / "logs").glob(f"{name}.log*"):
                 log.unlink()
 
@@ -80,6 +100,22 @@ class Environment:
     def is_busy(self) -> bool:
         """Whether another command is at work on this home right now."""
         return any(lock.is_held(path) for path in (self.home / "run").glob("*.lock"))
+
+    def _find_services(self, *, without: tuple[str, ...]) -> list[Service]:
+        return [service for service in self.services if service.name not in without]
+
+    def _start_airflow(self, without: tuple[str, ...], started: list[str]) -> airflow.Login | None:
+        """After everything else, which is there whatever becomes of it."""
+        others = tuple(service.name for service in self.services if service.name not in airflow.NAMES)
+        if not self._find_services(without=(*without, *others)):
+            reason = airflow.why_left_out(self.settings)
+            if reason and airflow.API_SERVER not in without:
+                self._say(f"Airflow is left out: {reason}.")
+            return None
+        environment = self.supervisor.environment(airflow.migrator(self.home))
+        self._stage("Airflow", lambda: airflow.prepare(self.settings, self.server, environment))
+        started += self.supervisor.start(self._find_services(without=(*without, *others)))
+        return airflow.find_login(self.settings, self.home)
 
     def _stage(self, what: str, work: Callable[[], str | None]) -> bool:
         """Run one stage with its progress; whether it changed anything."""

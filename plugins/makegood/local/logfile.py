@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,15 @@ def rotate(path: Path, *, bytes_max: int = BYTES_MAX) -> bool:
     shutil.copyfile(path, path.with_name(path.name + ".1"))
     os.truncate(path, 0)
     return True
+
+
+def prune(folder: Path, *, days_max: float) -> int:
+    """Nothing below the folder is older than this; returns how many files went. Folders stay: they cost nothing."""
+    oldest = time.time() - days_max * 86400
+    old = [path for path in folder.rglob("*") if path.is_file() and path.lstat().st_mtime < oldest]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
 
 
 def size_of(path: Path) -> int:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 from makegood.local.ports import LOOPBACK
+from makegood.local.private import write_private
 
 SUPERUSER = "postgres"
-LOGIN_ROLES = ("makegood_jobs", "makegood_read")
+AIRFLOW_ROLE = "makegood_airflow"
+LOGIN_ROLES = ("makegood_jobs", "makegood_read", AIRFLOW_ROLE)
 ROLES = (SUPERUSER, *LOGIN_ROLES)
 
 
 def read_passwords(path: Path) -> dict[str, str]:
-    """Role to password; empty when there is no file or it is not whole."""
+    """Role to password; empty when there is no file or the superuser is not in it: nothing could be mended then."""
     if not path.exists():
         return {}
     fields = [line.split(":") for line in path.read_text().splitlines() if line and not line.startswith("#")]
     found = {row[3]: row[4] for row in fields if len(row) == 5}
-    return found if set(ROLES) <= found.keys() else {}
+    return found if SUPERUSER in found else {}
 
 
 def new_passwords() -> dict[str, str]:
@@ -29,10 +30,4 @@ def new_passwords() -> dict[str, str]:
 
 def write_passwords(path: Path, port: int, passwords: Mapping[str, str]) -> None:
     """Replace the file in one step; at no moment is it readable by others, as libpq demands."""
-    staged = path.with_name(path.name + ".new")
-    staged.unlink(missing_ok=True)
-    with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.writelines(f"{LOOPBACK}:{port}:*:{role}:{passwords[role]}\n" for role in ROLES)
-        file.flush()
-        os.fsync(file.fileno())
-    staged.replace(path)
+    write_private(path, "".join(f"{LOOPBACK}:{port}:*:{role}:{passwords[role]}\n" for role in ROLES))

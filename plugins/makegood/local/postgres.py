@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import LiteralString
 from urllib.parse import quote
 
 import psutil
@@ -93,6 +94,12 @@ class EmbeddedPostgres:
         with self._alone():
             return self._start()
 
+    def create_database(self, name: str, owner: str) -> bool:
+        """The database is there, of this owner if it is new; False when it was there already."""
+        known = passwords.read_passwords(self.passfile)
+        with self._alone(), self._connect(self._placed().cluster(self.home), self.port, known) as connection:
+            return _create_database(connection, name, owner)
+
     def stop(self) -> bool:
         """Fast shutdown: open transactions roll back, data are on disk; False when it was not running."""
         with usable(self.home):
@@ -136,6 +143,7 @@ class EmbeddedPostgres:
         before = placement.read_placement(self._placement_file)
         known = passwords.read_passwords(self.passfile)
         placed = before or self._remember(placement.place(self.home, made_anew=not known))
+        known = known and self._add_missing(placed, known)
         cluster = placed.cluster(self.home)
         if before and known and cluster.get_postmaster():
             with contextlib.suppress(_GoneError):  # it was ending as we looked: start it like any other
@@ -150,6 +158,13 @@ class EmbeddedPostgres:
     def _remember(self, placed: placement.Placement) -> placement.Placement:
         placement.write_placement(self._placement_file, placed)
         return placed
+
+    def _add_missing(self, placed: placement.Placement, known: dict[str, str]) -> dict[str, str]:
+        """A role that a newer version brings gets its password; `_finish` then creates it."""
+        if not known.keys() >= set(passwords.ROLES):
+            known = passwords.new_passwords() | known
+            passwords.write_passwords(self.passfile, placed.port, known)
+        return known
 
     def _prepare(
         self, cluster: Cluster, binaries: Binaries, placed: placement.Placement, known: dict[str, str]
@@ -214,11 +229,11 @@ class EmbeddedPostgres:
         self.passfile.chmod(0o600)
         logfile.rotate(self.log)
         with self._connect(cluster, placed.port, known) as connection:
-            if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).rowcount:
-                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+            _create_database(connection, DATABASE, passwords.SUPERUSER)
             for role in passwords.LOGIN_ROLES:
-                if not _can_log_in(placed.port, role, known[role]):
-                    _set_login(connection, role, known[role])
+                exists = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).rowcount
+                if not (exists and _can_log_in(placed.port, role, known[role])):
+                    _set_login(connection, role, known[role], verb="ALTER" if exists else "CREATE")
 
     def _connect(self, cluster: Cluster, port: int, known: Mapping[str, str]) -> psycopg.Connection[tuple[object, ...]]:
         deadline = time.monotonic() + START_SECONDS
@@ -254,6 +269,15 @@ def _connect(port: int, role: str, database: str, password: str) -> psycopg.Conn
     )
 
 
+def _create_database(connection: psycopg.Connection[tuple[object, ...]], name: str, owner: str) -> bool:
+    """False when it is there already."""
+    if connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).rowcount:
+        return False
+    statement = sql.SQL("CREATE DATABASE {} OWNER {}")
+    connection.execute(statement.format(sql.Identifier(name), sql.Identifier(owner)))
+    return True
+
+
 def _can_log_in(port: int, role: str, password: str) -> bool:
     try:
         _connect(port, role, DATABASE, password).close()
@@ -262,10 +286,10 @@ def _can_log_in(port: int, role: str, password: str) -> bool:
     return True
 
 
-def _set_login(connection: psycopg.Connection[tuple[object, ...]], role: str, password: str) -> None:
+def _set_login(
+    connection: psycopg.Connection[tuple[object, ...]], role: str, password: str, *, verb: LiteralString
+) -> None:
     """Only the scram verifier is sent, so that no log can ever hold the password."""
     verifier = connection.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
-    exists = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).rowcount
-    verb = "ALTER" if exists else "CREATE"
     statement = sql.SQL("{} ROLE {} LOGIN PASSWORD {}")
     connection.execute(statement.format(sql.SQL(verb), sql.Identifier(role), sql.Literal(verifier)))

@@ -25,6 +25,8 @@ class RunRecord:
     create_time: float
     command_hash: str
     address: str | None
+    needs: tuple[str, ...] = ()
+    """What was there when it was started, and outlives it when all are stopped."""
 
     def find_process(self, tag: str) -> psutil.Process | None:
         try:
@@ -45,7 +47,12 @@ def read_record(folder: Path, name: str) -> RunRecord | None:
     try:
         found = json.loads(record_path(folder, name).read_text())
         return RunRecord(
-            name, int(found["pid"]), float(found["create_time"]), str(found["command_hash"]), found["address"]
+            name,
+            int(found["pid"]),
+            float(found["create_time"]),
+            str(found["command_hash"]),
+            found["address"],
+            tuple(found.get("needs", ())),
         )
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
@@ -73,6 +80,11 @@ def find_tagged_names(prefix: str) -> set[str]:
     """The services of a home of which some process is alive."""
     tags = (_tag_of(process) or "" for process in psutil.process_iter())
     return {tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)}
+
+
+def is_tagged_otherwise(process: psutil.Process, tag: str) -> bool:
+    """Whether it says of itself that it is another service's."""
+    return _tag_of(process) not in (tag, "", None)
 
 
 def _tag_of(process: psutil.Process) -> str | None:

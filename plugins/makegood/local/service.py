@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -47,17 +48,26 @@ class Service:
         """One question, one bounded wait; any trouble means no."""
         if self.health is None:
             return True
-        return _answers_well(self.health) if isinstance(self.health, str) else self.health()
+        return get_answer(self.health) is not None if isinstance(self.health, str) else self.health()
 
 
-def _answers_well(address: str) -> bool:
-    """Asked directly: a proxy set in the environment has no business on loopback."""
+def get_answer(address: str, *, timeout_seconds: float | None = None) -> bytes | None:
+    """What is answered with 2xx, else None. Asked directly: a proxy in the environment is not for loopback."""
     parts = urlsplit(address)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=HEALTH_TIMEOUT_SECONDS)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=timeout_seconds or HEALTH_TIMEOUT_SECONDS)
     try:
         connection.request("GET", parts.path or "/")
-        return connection.getresponse().status in HTTP_WELL
+        answer = connection.getresponse()
+        return answer.read() if answer.status in HTTP_WELL else None
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()
+
+
+def code_stamp(package: str) -> str:
+    """Changes when the package's code does, so that `make up` after an update runs the new code."""
+    spec = importlib.util.find_spec(package)
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    files = [path.stat() for folder in folders for path in folder.rglob("*.py")]
+    return f"{len(files)}:{max((file.st_mtime_ns for file in files), default=0)}"

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from makegood.local import ports
+from makegood.local import airflow, ports
 from makegood.local.check import Check, fail, ok, warn
 from makegood.local.lifecycle import Environment
 from makegood.local.service import Service
 from makegood.local.supervisor import ServiceStatus, State
+from makegood.settings import Settings
 
 
 def check_services(environment: Environment) -> Iterator[Check]:
     statuses = {status.name: status for status in environment.supervisor.status(environment.services)}
     for service in environment.services:
         yield check_service(service, statuses[service.name])
+    yield from check_left_out(environment.settings)
+
+
+def check_left_out(settings: Settings) -> Iterator[Check]:
+    """Without Airflow nothing runs the jobs, unless an Airflow of your own does."""
+    if reason := airflow.why_left_out(settings):
+        yield warn("airflow", f"left out: {reason}", "Do that, or run the jobs from an Airflow of yours.")
 
 
 def check_service(service: Service, status: ServiceStatus) -> Check:

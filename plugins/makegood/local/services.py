@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from makegood.local.airflow import find_airflow_services
 from makegood.local.placement import find_port
-from makegood.local.service import Service
+from makegood.local.service import Service, code_stamp
 from makegood.settings import Settings
 
+DASHBOARD = "dashboard"
+KEEPER = "keeper"
 ORDERS_PER_SECOND = "2"  # enough to see life within seconds, little enough to leave running for days
+# What a killed worker had is left to recovery for so long, and is stuck after a minute: it is seen at work soon.
+TAKE_OVER_AFTER_SECONDS = "600"
+STUCK_AFTER = {"MAKEGOOD_STUCK_AFTER_SECONDS": "60"}
 
 
 def find_services(settings: Settings, home: Path) -> list[Service]:
     """In the order a person would name them; the supervisor orders them by need."""
-    return [shop(settings, home), traffic(home)]
+    services = [shop(settings, home), traffic(home), dashboard(settings), *find_airflow_services(settings, home)]
+    services = [replace(service, env={**_demo(settings), **service.env}) for service in services]
+    return [*services, keeper(home, tuple(service.name for service in services))]
+
+
+def _demo(settings: Settings) -> Mapping[str, str]:
+    """Only with the shop's own data, and never against what somebody has set."""
+    return STUCK_AFTER if settings.embedded and not STUCK_AFTER.keys() & os.environ.keys() else {}
 
 
 def shop(settings: Settings, home: Path) -> Service:
@@ -35,18 +50,34 @@ def shop(settings: Settings, home: Path) -> Service:
 
 def traffic(home: Path) -> Service:
     """Live checkouts against the shop, with faults, so that there is something to see."""
-    run = ("shop", "run", "--forever", "--rate", ORDERS_PER_SECOND, "--faults", "stormy")
+    weather = ("--rate", ORDERS_PER_SECOND, "--faults", "stormy", "--take-over-after", TAKE_OVER_AFTER_SECONDS)
     return Service(
         name="traffic",
-        command=(sys.executable, "-m", "makegood.cli", *run),
+        command=(sys.executable, "-m", "makegood.cli", "shop", "run", "--forever", *weather),
         needs=("shop",),
         facts=(code_stamp("makegood"), str(find_port(home))),
     )
 
 
-def code_stamp(package: str) -> str:
-    """Changes when the package's code does, so that `make up` after an update runs the new code."""
-    spec = importlib.util.find_spec(package)
-    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
-    files = [path.stat() for folder in folders for path in folder.rglob("*.py")]
-    return f"{len(files)}:{max((file.st_mtime_ns for file in files), default=0)}"
+def keeper(home: Path, others: tuple[str, ...]) -> Service:
+    """Starts again what falls. It needs the others so that it starts after them, and stops before."""
+    return Service(
+        name=KEEPER,
+        command=(sys.executable, "-m", "makegood.local.keeper"),
+        needs=others,
+        facts=(code_stamp("makegood"), str(find_port(home))),
+    )
+
+
+def dashboard(settings: Settings) -> Service:
+    """The pages, on loopback. They need nobody: without a database they say so, and wait for it."""
+    address = f"http://127.0.0.1:{settings.dashboard_port}"
+    return Service(
+        name=DASHBOARD,
+        command=(sys.executable, "-m", "dashboard", "--port", str(settings.dashboard_port)),
+        health=f"{address}/_stcore/health",
+        address=address,
+        port=settings.dashboard_port,
+        port_setting="MAKEGOOD_DASHBOARD_PORT",
+        facts=(code_stamp("dashboard"), code_stamp("makegood")),
+    )

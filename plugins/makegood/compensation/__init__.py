@@ -1,0 +1,1 @@
+"""Undos that are due: tried again in reverse order, patiently, until each is done or held for a person."""

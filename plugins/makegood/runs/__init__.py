@@ -1,0 +1,1 @@
+"""Runs of scheduled jobs: what they were asked, what they decided, and what they came to."""

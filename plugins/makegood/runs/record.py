@@ -1,0 +1,58 @@
+"""One row per run of a scheduled job, with its counts: however often its begin, a part or its end is repeated.
+
+A run that dies without a word is called abandoned by the next one that begins.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from makegood.database import Database
+from makegood.runs.model import Decided
+
+
+async def begin_run(
+    database: Database, job: str, key: str, triggered_by: str, parameters: Mapping[str, Any], seconds_max: float
+) -> uuid.UUID:
+    """The run under this key, opened if it is new."""
+    rows = await database.call(
+        "SELECT makegood.begin_run(%s, %s, %s, %s::jsonb, %s) AS id",
+        (job, key[:300], triggered_by[:200], json.dumps(dict(parameters)), seconds_max),
+    )
+    return uuid.UUID(str(rows[0]["id"]))
+
+
+async def count_part(database: Database, run_id: uuid.UUID, part: str, counts: Mapping[str, int]) -> None:
+    """What one part of the run has done so far; the same part again replaces what it said before."""
+    await database.call("SELECT makegood.count_part(%s, %s, %s::jsonb)", (run_id, part, json.dumps(dict(counts))))
+
+
+async def record_decisions(database: Database, run_id: uuid.UUID, decided: Sequence[Decided]) -> None:
+    items = [_item(one) for one in decided]
+    if items:
+        await database.call("SELECT makegood.record_decisions(%s, %s::jsonb)", (run_id, json.dumps(items)))
+
+
+def _item(one: Decided) -> dict[str, str]:
+    """By hand: asdict() copies deeply, and there is one per workflow."""
+    return {
+        "id": str(one.id),
+        "entity_id": one.entity_id,
+        "state": one.state,
+        "decision": one.decision,
+        "reason": one.reason,
+    }
+
+
+async def finish_run(database: Database, run_id: uuid.UUID, error: str | None = None) -> dict[str, int]:
+    """The end of the run; returns its counts, the sum of its parts."""
+    rows = await database.call("SELECT makegood.finish_run(%s, %s) AS counts", (run_id, error))
+    return dict(rows[0]["counts"] or {})
+
+
+async def tidy(database: Database, keep_days: int) -> None:
+    """Bounded housekeeping: ended dead letters are resolved, old keys, runs and decisions go."""
+    await database.call("SELECT * FROM makegood.tidy(%s)", (keep_days,))
