@@ -1,0 +1,1 @@
+"""One file per page; each draws itself when it is opened."""

@@ -1,0 +1,89 @@
+"""Compensations: what is still to be undone. Held ones wait for a person, the others for their next try."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import data, formats, live, tables
+
+EVERY_SECONDS = 10.0
+
+
+def draw() -> None:
+    counts, exponents = data.count_compensations(), data.get_exponents()
+    if not counts:
+        live.show_empty("Nothing is to be undone.", "Every order that failed midway has been made good.")
+        return
+    for held, title in ((True, "Held for a person"), (False, "Tried by themselves")):
+        rows = [row for row in counts if row["held"] is held]
+        st.subheader(title, anchor=False)
+        money = formats.amounts(rows, exponents)
+        count = sum(row["undos"] for row in rows)
+        st.text(formats.plural(count, "undo") + (f", {money} to give back" if money else ""))
+        if count:
+            show_undos(held=held)
+        else:
+            st.caption("None is held." if held else "None waits for a try.")
+
+
+def show_undos(*, held: bool) -> None:
+    place = "held" if held else "due"
+    page = data.find_compensations(held=held, after=live.get_parameter(place))
+    asked = f"{place}-chosen"
+    chosen = choose_undo(page.rows, key=place, held=held) or st.session_state.get(asked)
+    live.turn_pages(page.next, place)
+    found = next((row for row in page.rows if str(row["id"]) == chosen), page.rows[0] if held and page.rows else None)
+    if found:
+        st.session_state[asked] = str(found["id"])
+        show_commands(found)
+
+
+def choose_undo(rows: data.Rows, key: str, *, held: bool) -> str | None:
+    exponents, now = data.get_exponents(), data.now()
+    st.caption("Click a row for what can be done about it.")
+    columns = {
+        "order": [row["entity_id"] for row in rows],
+        "undo of": [row["step"] for row in rows],
+        "amount": [formats.amount(row["amount_minor"], row["currency"], exponents) for row in rows],
+        "tries": [f"{row['attempts']} of {row['attempts_max'] or '?'}" for row in rows],
+        "owed for": [formats.seconds(row["owed_seconds"]) for row in rows],
+    }
+    if not held:
+        columns["next try"] = [
+            "under way"
+            if row["leased"]
+            else formats.ago(row["next_attempt_at"], now)
+            if row["next_seconds"] > 0
+            else "due"
+            for row in rows
+        ]
+    columns["last error"] = [row["held_reason"] if held else row["last_error"] or "" for row in rows]
+    return tables.choose_row(
+        columns, [str(row["id"]) for row in rows], key=key, widths={"tries": 80, "last error": "large"}
+    )
+
+
+def show_commands(row: data.Row) -> None:
+    kind = () if row["workflow_type"] == "checkout" else ("--type", row["workflow_type"])
+    order = ("--", row["entity_id"])
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.text(f"{formats.short(row['entity_id'])}, undo of {formats.short(row['step'], 60)}", width="stretch")
+            st.page_link(
+                live.page("order"), label="Its story", icon=":material/arrow_forward:",
+                query_params={"order": row["entity_id"]},
+            )  # fmt: skip
+        st.caption("Try it now:")
+        reason = ("--reason", "why it will work now")
+        st.code(
+            formats.command("makegood", "compensate", "retry", *kind, *reason, *order), language=None, wrap_lines=True
+        )
+        st.caption("It was done elsewhere, for example refunded by hand; it is never sent again:")
+        settle = ("--step", row["step"], "--proof", "re_…", "--reason", "refunded by hand")
+        st.code(
+            formats.command("makegood", "compensate", "settle", *kind, *settle, *order), language=None, wrap_lines=True
+        )
+
+
+st.title("Compensations", anchor=False)
+live.live(draw, every_seconds=EVERY_SECONDS)

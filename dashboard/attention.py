@@ -1,0 +1,68 @@
+"""What needs a person now, as a list of things to do; each says where. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dashboard.data import JOB_LATE_SECONDS
+from dashboard.formats import amounts, plural, seconds, short
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """``text`` may carry what others wrote; ``page`` and ``where`` lead to its place."""
+
+    kind: str
+    word: str
+    text: str
+    link: str
+    page: str
+    where: dict[str, str] = field(default_factory=dict)
+
+
+def find_needs(found: Mapping[str, Rows], exponents: Mapping[str, int]) -> list[Need]:
+    """Money first: undos that are held, then parked orders, providers, and the jobs that should have run."""
+    undos = [row for row in found["held"] if row["undo"]]
+    parked = [row for row in found["held"] if not row["undo"]]
+    return [
+        *_held(undos, "Held undo", "undo", "compensations", "Compensations", exponents),
+        *_held(parked, "Parked", "order", "dead_letters", "Dead letters", exponents),
+        *(_breaker(row) for row in found["breakers"]),
+        *(need for row in found["jobs"] if (need := _job(row))),
+    ]
+
+
+def _held(rows: Rows, kind: str, noun: str, page: str, link: str, exponents: Mapping[str, int]) -> list[Need]:
+    if not rows:
+        return []
+    count = sum(row["workflows"] for row in rows)
+    money, oldest = amounts(rows, exponents), max(row["oldest_seconds"] for row in rows)
+    text = f"{plural(count, noun)} held for a person" + (f", {money}" if money else "") + f", oldest {seconds(oldest)}"
+    names = [short(name, 20) for row in rows for name in row["orders"]]
+    return [Need(kind, "held", f"{text}: {', '.join(names[:3])}{', …' if count > 3 else ''}", link, page)]
+
+
+def _breaker(row: Mapping[str, Any]) -> Need:
+    text = f"{short(row['provider'], 60)} is down for {seconds(row['open_seconds'])}: {short(row['error'], 120)}"
+    return Need("Provider down", "failed", text, "Waiting orders", "workflows", {"show": "all"})
+
+
+def _job(row: Mapping[str, Any]) -> Need | None:
+    if row["id"] is None:
+        text = f"{row['job']} has never run. Airflow runs it every minute; makegood up starts Airflow."
+        return Need("Job", "waiting", text, "Activity", "activity", {"job": row["job"]})
+    where = {"run": str(row["id"])}
+    if row["state"] in {"failed", "abandoned"}:
+        why = short(row["error"] or "it never said its end", 120)
+        text = f"{row['job']} {row['state']} {seconds(row['ago_seconds'])} ago: {why}"
+        return Need("Job", "failed", text, "The run", "activity", where)
+    if row["ago_seconds"] > JOB_LATE_SECONDS:
+        text = (
+            f"{row['job']} has not run for {seconds(row['ago_seconds'])}; it should every minute. Is Airflow running?"
+        )
+        return Need("Job", "stuck", text, "Its last run", "activity", where)
+    return None

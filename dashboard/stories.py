@@ -1,0 +1,104 @@
+"""One order's story on a page: where it is, the picture of its way, every table of it, and the whole as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from dashboard import charts, data, formats, live, tables
+from dashboard.theme import badge_of
+from makegood.story import ELLIPSIS, Section, find_sections, read_time, tell_story, write_story
+
+WIDTHS = {
+    "#": 40,
+    "try": 50,
+    "tries": 60,
+    "for": 90,
+    "took": 90,
+    "why": "large",
+    "error": "large",
+    "last error": "large",
+}
+
+
+def show_story(document: dict[str, Any]) -> None:
+    """``document`` as the timeline function returns it."""
+    story = tell_story(document, None)
+    exponents, zone = data.get_exponents(), live.zone()
+    show_headline(story)
+    figure = charts.draw_timeline(story, zone, dark=live.is_dark())
+    key = f"timeline-{story['workflow']['id']}"
+    for transition in story["transitions"]:
+        if transition["gap"]:
+            st.text(formats.short(f"{ELLIPSIS} {transition['to_state']} for {transition['gap']}", 2000))
+    st.plotly_chart(figure, config=charts.CONFIG, key=key, alt="The order's way through its states, with every attempt")
+    for section in find_sections(story, exponents, zone):
+        show_section(section, story["workflow"]["id"])
+    show_letter(story)
+    with st.expander("As text, for a ticket", icon=":material/content_copy:"):
+        st.code(write_story(story, exponents), language=None)
+
+
+def show_headline(story: dict[str, Any]) -> None:
+    row = story["workflow"]
+    exponents, now, zone = data.get_exponents(), read_time(story["asked_at"]), live.zone()
+    word = find_condition(story)
+    with st.container(key="name"):
+        st.text(formats.short(row["entity_id"]))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.badge(word, color=badge_of(word))  # type: ignore[arg-type]
+        st.text(row["workflow_type"])
+        if money := formats.amount(row["amount_minor"], row["currency"], exponents):
+            st.text(money)
+        for name, moment in (("started", row["created_at"]), ("last progress", row["updated_at"])):
+            at = read_time(moment)
+            st.text(f"{name} {formats.ago(at, now)}", help=formats.exact(at, zone))
+    with st.container(key="summary"):
+        st.text(formats.short(story["summary"], 2000))
+        if row["cancel_requested"]:
+            st.text(formats.short(f"Cancel requested by {row['cancel_requested_by']}: {row['cancel_reason']}", 2000))
+
+
+def find_condition(story: dict[str, Any]) -> str:
+    """One word for the whole order: its end, or how it stands."""
+    row, now = story["workflow"], read_time(story["asked_at"])
+    if row["finished_at"]:
+        return str(row["current_state"])
+    if row["held_at"]:
+        return "held"
+    if read_time(row["deadline_at"]) < now:
+        return "stuck"
+    return "running" if row["lease_until"] and read_time(row["lease_until"]) > now else "waiting"
+
+
+def show_section(section: Section, workflow_id: str) -> None:
+    st.subheader(section.title, anchor=False)
+    columns = {name: [row[index] for row in section.rows] for index, name in enumerate(section.columns)}
+    tables.show_table(columns, key=f"{section.title}-{workflow_id}", widths=WIDTHS)
+
+
+def show_letter(story: dict[str, Any]) -> None:
+    """What was kept when it failed too often, and how to let it go on."""
+    letter = story.get("dead_letter")
+    if not letter:
+        return
+    st.subheader("Dead letter", anchor=False)
+    zone, row = live.zone(), story["workflow"]
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.badge(letter["state"], color=badge_of(letter["state"]))  # type: ignore[arg-type]
+            parked = read_time(letter["last_failed_at"])
+            st.text(f"parked {formats.ago(parked, data.now())}", help=formats.exact(parked, zone))
+            st.text(f"{formats.plural(letter['attempts'], 'attempt')} spent, released {letter['redrives']}×")
+        st.text(formats.short(f"{letter['error_type']}: {letter['error']}", 2000))
+        if letter["note"]:
+            st.text(formats.short(f"Note: {letter['note']}", 2000))
+        if letter["state"] == "parked":
+            st.caption("Once the cause is gone, let it go on:")
+            st.code(release_command(row["workflow_type"], row["entity_id"]), language=None, wrap_lines=True)
+
+
+def release_command(workflow_type: str, order: str) -> str:
+    kind = () if workflow_type == "checkout" else ("--type", workflow_type)
+    return formats.command("makegood", "dlq", "release", *kind, "--reason", "why it will work now", "--", order)

@@ -1,0 +1,286 @@
+"""The pages in a real browser: the journeys people make, hostile names, and a database that goes and comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from shops import HOSTILE, Place
+
+from makegood.local import ports
+from makegood.local.postgres import EmbeddedPostgres
+from makegood.local.service import get_answer
+from makegood.migrations import sql_folder
+from makegood.story import harmless
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WAIT_MS = 20_000
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no /usr/bin/chromium; on Debian: apt install chromium"),
+]
+Open = Callable[..., Page]
+
+
+@contextlib.contextmanager
+def serve(url: str, folder: Path) -> Iterator[str]:
+    """The dashboard as `make up` runs it, on a port of its own."""
+    port = ports.choose_port()
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "MAKEGOOD_HOME": str(folder), "MAKEGOOD_DATABASE_URL": url}
+    command = [sys.executable, "-m", "dashboard", "--port", str(port)]
+    with (folder / "dashboard.log").open("w") as log:
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=folder)
+    try:
+        deadline = time.monotonic() + 60
+        while get_answer(f"http://127.0.0.1:{port}/_stcore/health") is None:
+            assert process.poll() is None, (folder / "dashboard.log").read_text()
+            assert time.monotonic() < deadline, "the dashboard is not healthy after 60 s"
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def address(disaster: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve(disaster.read, tmp_path_factory.mktemp("pages")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def hostile_address(hostile: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve(hostile.read, tmp_path_factory.mktemp("hostile")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser(address: str, hostile_address: str) -> Iterator[Browser]:
+    """After the databases: while it is there, its loop is the thread's own, and nothing else may run one."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Open]:
+    """Opens a page; at the end no dialog was shown and nobody outside was asked for anything."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, timezone_id="Europe/Berlin")
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    dialogs: list[str] = []
+    requests: list[str] = []
+    origins: set[str] = set()
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    context.on("request", lambda request: requests.append(request.url))
+
+    def go(address: str, path: str = "/") -> Page:
+        origins.add(address)
+        page.goto(address + path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=WAIT_MS)
+        return page
+
+    yield go
+    page.wait_for_timeout(300)
+    own = (*origins, *(origin.replace("http", "ws", 1) for origin in origins), "data:", "blob:")
+    assert dialogs == []
+    assert [url for url in requests if not url.startswith(own)] == []
+    context.close()
+
+
+def cards(page: Page) -> Locator:
+    return page.get_by_test_id("stMetricValue")
+
+
+def cells(page: Page, column: int = 1) -> list[str]:
+    """What a painted table says to a screen reader."""
+    page.locator("canvas table tbody tr").first.wait_for(state="attached", timeout=WAIT_MS)
+    found = page.locator(f"canvas table tbody tr td:nth-child({column})").all_text_contents()
+    return [text.strip() for text in found]
+
+
+def published(place: Place, name: str) -> list[dict[str, Any]]:
+    return place.rows((sql_folder() / "queries" / f"{name}.sql").read_text(), role="read")
+
+
+def test_overview_shows_the_numbers_of_the_published_queries(visit: Open, address: str, disaster: Place) -> None:
+    page = visit(address)
+    expect(cards(page)).to_have_count(4, timeout=WAIT_MS)
+    shown = [text.strip() for text in cards(page).all_text_contents()]
+    stuck = sum(row["stuck"] for row in published(disaster, "stuck_count"))
+    rate = published(disaster, "step_failure_rate")[0]["failure_rate"]
+    (undone,) = published(disaster, "compensation_rate")
+    assert shown[1:] == [
+        f"{float(rate) * 100:.1f} %",
+        str(stuck),
+        f"{undone['compensated'] / undone['ended'] * 100:.1f} %",
+    ]
+
+
+def test_person_finds_an_order_by_number_and_reads_its_story(visit: Open, address: str) -> None:
+    page = visit(address)
+    page.get_by_role("link", name="Order", exact=True).first.click()
+    field = page.get_by_placeholder(re.compile("An order number"))
+    field.fill("late-1")
+    field.press("Enter")
+    expect(page.get_by_text("completed after")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/order\?order=late-1$"))
+    expect(page.get_by_role("heading", name="What jobs decided")).to_be_visible()
+    expect(page.locator(".js-plotly-plot")).to_be_visible()
+    page.get_by_text("As text, for a ticket").click()
+    expect(page.get_by_test_id("stCode")).to_contain_text("recover_stuck_workflows")
+
+
+def test_links_of_alerts_and_of_airflow_lead_to_their_place(visit: Open, address: str, disaster: Place) -> None:
+    page = visit(address, "/?order=parked-2")
+    expect(page.locator(".st-key-name")).to_have_text("parked-2")
+    (row,) = disaster.rows("SELECT run_id FROM makegood.job_decisions WHERE entity_id = 'late-1'")
+    page = visit(address, f"/activity?run={row['run_id']}")
+    expect(page.get_by_role("heading", name="What it decided")).to_be_visible()
+    assert "late-1" in cells(page)
+
+
+def test_need_on_the_overview_leads_to_its_place(visit: Open, address: str) -> None:
+    page = visit(address)
+    page.get_by_test_id("stPageLink-NavLink").filter(has_text="Compensations").click()
+    expect(page).to_have_url(re.compile("/compensations$"))
+    expect(page.get_by_text("makegood compensate settle").first).to_be_visible()
+
+
+def test_click_on_a_row_opens_its_order(visit: Open, address: str) -> None:
+    page = visit(address, "/workflows?show=held")
+    first = cells(page)[0]
+    page.get_by_test_id("stDataFrame").click(position={"x": 60, "y": 52})
+    expect(page).to_have_url(re.compile(rf"/order\?order={re.escape(first)}$"), timeout=WAIT_MS)
+    expect(page.locator(".st-key-name")).to_have_text(first)
+
+
+def test_choice_lives_in_the_address_and_a_link_brings_it_back(visit: Open, address: str) -> None:
+    page = visit(address, "/?period=7d")
+    chosen = page.get_by_role("radio", name="7 d")
+    expect(chosen).to_have_attribute("aria-checked", "true")
+    page.get_by_role("radio", name="1 h").click()
+    expect(page).to_have_url(re.compile(r"\?period=1h$"))
+
+
+def test_overview_at_phone_width_does_not_scroll_sideways(visit: Open, address: str) -> None:
+    page = visit(address)
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in ("/", "/order?order=late-1"):
+        page = visit(address, path)
+        page.wait_for_timeout(500)
+        width = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
+        assert width <= 390
+
+
+ALIVE = "[data-testid=stMain] :is(script, img, .katex, a[href^='javascript'])"
+
+
+def test_hostile_names_are_shown_as_they_are_written(visit: Open, hostile_address: str) -> None:
+    """By the search field, one after the other."""
+    page = visit(hostile_address, "/order")
+    field = page.get_by_placeholder(re.compile("An order number"))
+    for name in HOSTILE:
+        field.fill(name)
+        field.press("Enter")
+        expect(page.locator(".st-key-name")).to_have_text(harmless(name.strip()))
+        expect(page.get_by_role("heading", name="Dead letter")).to_be_visible()
+        assert page.locator(ALIVE).count() == 0, name
+
+
+def test_hostile_name_in_an_address_is_shown_as_it_is_written(visit: Open, hostile_address: str) -> None:
+    name = HOSTILE[13]
+    page = visit(hostile_address, f"/order?order={quote(name, safe='')}")
+    expect(page.locator(".st-key-name")).to_have_text(harmless(name))
+    page.get_by_text("As text, for a ticket").click()
+    expect(page.get_by_test_id("stCode").last).to_contain_text("States")
+    assert page.locator(ALIVE).count() == 0
+
+
+def test_hostile_names_break_no_page(visit: Open, hostile_address: str) -> None:
+    page = visit(hostile_address)
+    for title in ("Workflows", "Dead letters", "Activity", "Order", "Overview"):
+        page.get_by_test_id("stTopNavLink").filter(has_text=title).click()
+        expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_visible()
+        page.locator("[data-testid=stMain] :is([data-testid=stDataFrame], [data-testid=stMetric])").first.wait_for(
+            state="attached"
+        )
+        assert page.get_by_test_id("stException").count() == 0
+        assert page.locator(ALIVE).count() == 0
+
+
+def test_page_survives_a_stop_of_the_database_and_comes_back(
+    visit: Open, address: str, server: EmbeddedPostgres
+) -> None:
+    page = visit(address)
+    expect(cards(page)).to_have_count(4, timeout=WAIT_MS)
+    server.stop()
+    try:
+        expect(page.get_by_text("The database does not answer.")).to_be_visible(timeout=40_000)
+        assert page.get_by_test_id("stException").count() == 0
+    finally:
+        server.start()
+    expect(cards(page)).to_have_count(4, timeout=40_000)
+    expect(page.get_by_text("The database does not answer.")).to_have_count(0)
+
+
+def test_page_under_a_strangers_name_gets_no_data(address: str) -> None:
+    """A name of somebody else's that leads to loopback: the socket that carries the data is refused."""
+    import http.client
+
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}  # fmt: skip
+    answers = {}
+    for host in ("rebound.example", "127.0.0.1"):
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)
+        connection.request("GET", "/_stcore/stream", headers={**upgrade, "Host": host, "Origin": f"http://{host}"})
+        answers[host] = connection.getresponse().status
+        connection.close()
+    assert answers == {"rebound.example": 403, "127.0.0.1": 101}
+
+
+def test_page_may_be_shown_inside_airflows(visit: Open, address: str, tmp_path: Path) -> None:
+    """Airflow's page is on another port of the same host."""
+    import http.server
+    import threading
+
+    frame = f"<h1>Airflow</h1><iframe src='{address}/' width=1300 height=900></iframe>".encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(frame)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as outer:
+        threading.Thread(target=outer.serve_forever, daemon=True).start()
+        page = visit(address)
+        page = visit(f"http://127.0.0.1:{outer.server_port}")
+        inside = page.frame_locator("iframe")
+        expect(inside.get_by_test_id("stMetricValue")).to_have_count(4, timeout=WAIT_MS)
+        outer.shutdown()

@@ -1,0 +1,172 @@
+"""Numbers, times, money and sentences of the dashboard, as tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dashboard import attention, charts, data, formats, theme
+from makegood import jobs
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+EXPONENTS = {"EUR": 2, "JPY": 0, "KWD": 3}
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (None, "–"),
+        (NOON - timedelta(seconds=4), "now"),
+        (NOON + timedelta(seconds=4), "now"),
+        (NOON - timedelta(seconds=59), "59 s ago"),
+        (NOON - timedelta(minutes=12, seconds=40), "12 min ago"),
+        (NOON + timedelta(minutes=3), "in 3 min"),
+        (NOON - timedelta(hours=30), "1 d ago"),
+    ],
+)
+def test_age_is_told_as_in_conversation(moment: datetime | None, text: str) -> None:
+    assert formats.ago(moment, NOON) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(0, 0, "–"), (0, 9, "0 %"), (9, 9, "100 %"), (1, 3, "33.3 %"), (1, 10_000, "< 0.1 %"), (1, 1000, "0.1 %")],
+)
+def test_share_has_the_decimals_that_say_something(part: int, whole: int, text: str) -> None:
+    assert formats.share(part, whole) == text
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([], ""),
+        ([(1999, "EUR")], "19.99 EUR"),
+        ([(123456789, "EUR"), (5000, "JPY"), (1234, "KWD")], "1,234,567.89 EUR + 5,000 JPY + 1.234 KWD"),
+        ([(1, "EUR"), (None, None)], "0.01 EUR"),
+        ([(1, "EUR"), (1, "JPY"), (1, "KWD"), (1, "USD")], "0.01 EUR + 1 JPY + 0.001 KWD + 1 more currency"),
+    ],
+)
+def test_money_keeps_its_exponent_and_is_never_added_across_currencies(rows: list[tuple[Any, Any]], text: str) -> None:
+    found = [{"amount_minor": amount, "currency": currency} for amount, currency in rows]
+    assert formats.amounts(found, EXPONENTS) == text
+
+
+def test_exact_time_is_in_the_viewers_zone_and_utc_when_it_is_unknown() -> None:
+    assert formats.exact(NOON, formats.find_zone("Europe/Berlin")) == "2026-01-02 13:00:00 CET"
+    for name in (None, "Nowhere/Land", "../../etc/passwd"):
+        assert formats.exact(NOON, formats.find_zone(name)) == "2026-01-02 12:00:00 UTC"
+
+
+@pytest.mark.parametrize("name", ["order-1", "a b", "x'; rm -rf /", "$(id)", "`id`", "-rf", "a\nb"])
+def test_command_keeps_an_order_one_word(name: str) -> None:
+    import shlex
+
+    words = shlex.split(formats.command("makegood", "dlq", "release", "--", name))
+    assert words == ["makegood", "dlq", "release", "--", name.replace("\n", "\\n")]
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    found = {"job": "recover_stuck_workflows", "id": "1", "state": "done", "error": None, "ago_seconds": 30.0}
+    return {**found, **changes}
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (job(), None),
+        (job(state="running"), None),
+        (job(ago_seconds=601.0), "recover_stuck_workflows has not run for 10 min 1 s"),
+        (job(state="failed", error="boom"), "recover_stuck_workflows failed 30 s ago: boom"),
+        (job(state="abandoned"), "recover_stuck_workflows abandoned 30 s ago: it never said its end"),
+        (job(id=None, state=None, ago_seconds=None), "recover_stuck_workflows has never run"),
+    ],
+)
+def test_job_needs_a_person_when_it_failed_or_did_not_run(row: dict[str, Any], text: str | None) -> None:
+    needs = attention.find_needs({"held": [], "breakers": [], "jobs": [row]}, EXPONENTS)
+    assert [need.text.startswith(text) for need in needs if text] == ([True] if text else [])
+    assert len(needs) == (text is not None)
+
+
+def test_jobs_that_are_watched_are_the_ones_there_are() -> None:
+    assert set(data.JOBS) == {jobs.RECOVERY, jobs.COMPENSATION}
+
+
+def at(seconds: float) -> str:
+    return (NOON + timedelta(seconds=seconds)).isoformat()
+
+
+def story(**changes: Any) -> dict[str, Any]:
+    row = {"finished_at": at(10), "held_at": None, "deadline_at": at(300), "lease_owner": None, "lease_until": None}
+    moves = [(0, "created"), (0, "charging"), (10, "completed")]
+    return {
+        "asked_at": at(1000),
+        "workflow": {**row, **changes},
+        "transitions": [
+            {"seq": n, "to_state": name, "transitioned_at": at(t), "gap": None} for n, (t, name) in enumerate(moves, 1)
+        ],
+        "attempts": [
+            {"step": "charge", "kind": "forward", "attempt": n, "outcome": outcome, "error_type": None, "worker": "w",
+             "started_at": at(t), "finished_at": at(t)}
+            for n, (t, outcome) in enumerate([(1, "unknown"), (9, "success")], 1)
+        ],
+        "decisions": [{"decision": "resume", "reason": "<b>x</b> $y$", "decided_at": at(8)}],
+    }  # fmt: skip
+
+
+def test_timeline_shows_what_took_no_time_and_the_wait_between_two_tries() -> None:
+    figure = charts.draw_timeline(story(), UTC, dark=False)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    assert all(bar.x[0] >= 10 * charts.NARROWEST for bar in bars)
+    assert [bar.y[0] for bar in bars] == ["created", "charging", "completed", "→ charge", "→ charge", "→ charge"]
+    waits = [bar for bar in bars if "waited" in bar.hovertext[0]]
+    assert [(bar.base[0], bar.x[0]) for bar in waits] == [(1.0, 8.0)]
+
+
+def test_timeline_takes_text_for_text() -> None:
+    figure = charts.draw_timeline(story(), UTC, dark=True)
+    (mark,) = (trace for trace in figure.data if trace.type == "scatter")
+    assert "&lt;b&gt;x&lt;/b&gt; &#36;y&#36;" in mark.hovertext[0]
+
+
+def test_timeline_of_what_is_held_changes_colour_when_it_was_held() -> None:
+    told = story(finished_at=None, held_at=at(500))
+    told["transitions"] = told["transitions"][:2]
+    figure = charts.draw_timeline(told, UTC, dark=False)
+    last = [trace for trace in figure.data if trace.y[0] == "charging"]
+    assert [(bar.base[0], bar.base[0] + bar.x[0]) for bar in last] == [(0, 300), (300, 500), (500, 1000)]
+    assert [bar.marker.color for bar in last] == [theme.colour_of(w, dark=False) for w in ("charging", "stuck", "held")]
+
+
+@pytest.mark.parametrize("span", [0.001, 0.4, 3, 59, 61, 4000, 90_000, 9_000_000])
+def test_ticks_are_few_and_round(span: float) -> None:
+    assert 2 <= len(charts._ticks(span)) <= 14
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_are_distinct_and_stand_out_from_their_ground(dark: bool) -> None:
+    ground = theme.options()[f"theme.{'dark' if dark else 'light'}.backgroundColor"]
+    colours = [theme.colour_of(word, dark=dark) for word in theme.MEANINGS]
+    assert len(set(colours)) == len(theme.MEANINGS)
+    for colour in colours:
+        high, low = sorted([luminance(colour), luminance(ground)], reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 3.0  # what WCAG asks of graphics
+
+
+def test_cards_speak_only_our_own_words_where_markdown_is_read() -> None:
+    """A note is Markdown; names of steps and orders belong into the sentence, which is not."""
+    from dashboard import cards
+
+    rows = [{"step": "[x](y)", "kind": "forward", "attempts": 2, "failed": 1, "unknown": 0, "failure_rate": 0.5}]
+    card = cards.failure_card(rows, [], [], data.PERIODS["24h"])
+    marked = dataclasses.replace(card, sentence="")
+    assert "[x](y)" in card.sentence
+    assert "[x](y)" not in str(marked)
