@@ -1,4 +1,7 @@
-"""A figure: a ratio from alternating runs, with its spread, its limit and whether it is kept."""
+"""A figure: a ratio from alternating runs, with its spread, its limit and whether it is kept.
+
+One or the other is an amount (its name ends in the unit); everything else is the same for it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True)
 class Figure:
-    """``runs`` are ratios; the figure is their median. ``facts`` are the numbers behind it."""
+    """The figure is the median of ``runs``. ``facts`` are the numbers behind it."""
 
     name: str
     says: str
@@ -41,7 +46,7 @@ class Figure:
 
 
 def alternate(
-    count: int, ours: Callable[[], float], theirs: Callable[[], float], say: Callable[[str], None]
+    count: int, ours: Callable[[], float], theirs: Callable[[], float], say: Say
 ) -> list[tuple[float, float]]:
     """Ours, theirs, ours, theirs …: what the machine does meanwhile falls on both."""
     pairs = []
@@ -50,3 +55,7 @@ def alternate(
         say(f"  run {number} of {count}: {pair[0]:,.1f} and {pair[1]:,.1f}")
         pairs.append(pair)
     return pairs
+
+
+def median_of(pairs: Sequence[tuple[float, float]], side: int) -> float:
+    return round(statistics.median(pair[side] for pair in pairs), 1)

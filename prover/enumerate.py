@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from prover.ground import Ground
 from prover.oracle import find_violations
 from prover.scenarios import BY_NAME, SCENARIOS, Scenario
 from prover.tripwire import BLOWS, STOPPING, Tripwire
-from prover.worker import CHECKOUT, Job, Worker, request_cancel, start_worker
+from prover.worker import JOBS, Change, Task, Worker, check_out, request_cancel, start_worker
 
+ABANDONING = "abandoning"
 RECOVERIES_MAX = 2  # everything converges within two runs after the blow
 
 
@@ -73,12 +75,14 @@ class Report:
 
 
 class Prover:
-    """Strikes workers of one job on one ground."""
+    """Strikes workers on one ground; ``change`` is what a mutant changes about the workflow."""
 
-    def __init__(self, ground: Ground, job: Job = CHECKOUT) -> None:
+    def __init__(self, ground: Ground, change: Change = lambda workflow: workflow) -> None:
         self._ground = ground
-        self._job = job
+        self._change = change
         self._folder = tempfile.TemporaryDirectory(prefix="makegood-proof-")
+        self._heard = Path(self._folder.name) / "heard"
+        self._id = secrets.token_hex(2)  # one ground may see several provers
         self._numbers = itertools.count(1)
 
     def close(self) -> None:
@@ -89,7 +93,9 @@ class Prover:
         order_id = self._new_order(scenario)
         worker = self._start(scenario, order_id, "first", Tripwire())
         end = worker.wait()
-        found = find_violations(self._ground, scenario, order_id) if end == "done" else [self._error(worker)]
+        if scenario.job != "checkout":  # the struck worker runs one job, and an end may take both
+            self._recover(scenario, order_id, None)
+        found = self._find_violations(scenario, order_id) if end == "done" else [self._error(worker)]
         if found:
             raise AssertionError(f"{scenario.name} does not work even unharmed: {found}")
         return worker.labels()
@@ -107,7 +113,7 @@ class Prover:
             stale = self._overtake(point, scenario, order_id, worker)
         self._recover(scenario, order_id, point.then)
         struck = end in {"killed", "stopped"} or point.blow == "unacknowledged"
-        return struck, stale + find_violations(self._ground, scenario, order_id)
+        return struck, stale + self._find_violations(scenario, order_id)
 
     def _overtake(self, point: Point, scenario: Scenario, order_id: str, late: Worker) -> list[str]:
         """While one worker is stopped another takes over; what the first still writes afterwards is stale."""
@@ -115,7 +121,7 @@ class Prover:
             request_cancel(None, order_id, self._ground.jobs_url)
         self._ground.pass_time(order_id)
         fence = self._fence(order_id)
-        wire = Tripwire(0, "stopped_after", only_calls=True) if point.blow == "overtaken" else Tripwire()
+        wire = Tripwire(0, "stopped_after", only="call ") if point.blow == "overtaken" else Tripwire()
         other = self._start(scenario, order_id, "second", wire)
         state = other.wait()
         taken_over = self._fence(order_id) > fence
@@ -137,15 +143,34 @@ class Prover:
             self._ground.pass_time(order_id)
             self._start(scenario, order_id, f"recovery-{number + 1}", Tripwire()).wait()
 
+    def _find_violations(self, scenario: Scenario, order_id: str) -> list[str]:
+        heard = self._heard.read_text() if self._heard.exists() else ""
+        return find_violations(self._ground, scenario, order_id, heard)
+
     def _start(self, scenario: Scenario, order_id: str, name: str, wire: Tripwire) -> Worker:
+        job = check_out if name == ABANDONING else JOBS[scenario.job]
         report = Path(self._folder.name) / f"{order_id}-{name}.json"
-        return start_worker(self._ground, self._job, scenario, order_id, name, wire, report)
+        return start_worker(self._ground, job, self._change, Task(scenario, order_id, name, self._hear), wire, report)
+
+    async def _hear(self, title: str, body: str) -> bool:
+        """People, as far as a proof needs them: what they were told stays, whoever dies afterwards."""
+        with self._heard.open("a") as file:
+            file.write(f"{title}\n{body}\n")
+        return True
 
     def _new_order(self, scenario: Scenario) -> str:
-        order_id = f"order-{next(self._numbers)}-{scenario.name}"
-        if scenario.faults:
-            self._ground.control.set_faults({"rules": scenario.faults_for(order_id)})
+        order_id = f"order-{self._id}-{next(self._numbers)}-{scenario.name}"
+        self._ground.control.set_faults({"rules": scenario.faults_for(order_id)})
+        if scenario.abandoned_at is not None:
+            self._abandon(scenario, order_id, scenario.abandoned_at)
         return order_id
+
+    def _abandon(self, scenario: Scenario, order_id: str, at: str) -> None:
+        """A worker of the checkout dies right after that point, and nobody comes until the deadline is over."""
+        worker = self._start(scenario, order_id, ABANDONING, Tripwire(0, "after", only=at))
+        if worker.wait() != "killed":
+            raise AssertionError(f"{scenario.name}: the checkout never came to {at!r}: {self._error(worker)}")
+        self._ground.pass_time(order_id)
 
     def _fence(self, order_id: str) -> int:
         rows = self._ground.rows("SELECT fence FROM makegood.workflow_executions WHERE entity_id = %s", (order_id,))

@@ -30,9 +30,9 @@ class Ground:
     shop_url: str
     control: ShopControl
 
-    def settings(self) -> Settings:
+    def settings(self, **changes: Any) -> Settings:
         url = self.shop_url
-        return Settings(stripe_api_base=url, inventory_url=url, shipping_url=url, calls_at_once=8)
+        return Settings(stripe_api_base=url, inventory_url=url, shipping_url=url, calls_at_once=8, **changes)
 
     def rows(self, statement: LiteralString, parameters: Sequence[Any] = ()) -> list[Row]:
         # A connection per question: a forked worker must find nothing of ours to share.
@@ -41,9 +41,10 @@ class Ground:
             return cursor.fetchall() if cursor.description else []
 
     def pass_time(self, entity_id: str) -> None:
-        """As if every lease had run out and every wait were over."""
+        """As if every lease had run out, every wait were over and every deadline passed."""
         self.rows(
             "UPDATE makegood.workflow_executions SET next_attempt_at = clock_timestamp() - interval '1 second',"
+            " deadline_at = clock_timestamp() - interval '1 second',"
             " lease_until = CASE WHEN lease_until IS NOT NULL THEN clock_timestamp() - interval '1 second' END"
             " WHERE entity_id = %s AND finished_at IS NULL",
             (entity_id,),
@@ -54,6 +55,12 @@ class Ground:
             " AND c.state <> 'succeeded'",
             (entity_id,),
         )
+        self.rows(
+            "UPDATE makegood.breakers SET"
+            " retry_at = CASE WHEN retry_at IS NOT NULL THEN clock_timestamp() - interval '1 second' END,"
+            " probe_until = CASE WHEN probe_until IS NOT NULL THEN clock_timestamp() - interval '1 second' END"
+        )
+        self.rows("UPDATE makegood.outbox SET taken_until = NULL WHERE published_at IS NULL")
 
     def run_sql(self, script: str) -> None:
         """For mutants: takes a guard out of this database."""

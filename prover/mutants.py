@@ -7,18 +7,40 @@ worker), and the blows that must show the harm.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from makegood import notify
+from makegood.database import Database
 from makegood.engine import advance, decide
 from makegood.engine.definitions import Action, Call, Request, Workflow
-from makegood.engine.model import Compensation, Decision, Execution, FinishUndone
+from makegood.engine.model import Compensation, Decision, Execution, FinishUndone, Outage
 from makegood.migrations import sql_folder
+from makegood.notify import Send
 from prover.enumerate import Point, Prover, Report, prove
 from prover.ground import Ground, open_ground
 from prover.run import register
-from prover.worker import CHECKOUT, Job
+from prover.scenarios import BY_NAME
+from prover.worker import Change
+
+
+@dataclass(frozen=True)
+class Strike:
+    """Where a missing guard must show: at the first point of that name. Numbers change with every statement added."""
+
+    scenario: str
+    label: str
+    blow: str
+
+    def __str__(self) -> str:
+        return f"{self.scenario}, {self.label}, {self.blow}"
+
+    def find(self, prover: Prover) -> Point:
+        labels = prover.count_points(BY_NAME[self.scenario])
+        return Point(self.scenario, labels.index(self.label), self.label, self.blow)
 
 
 @dataclass(frozen=True)
@@ -26,11 +48,11 @@ class Mutant:
     """A guard that is gone."""
 
     name: str
-    points: Sequence[Point]
+    strikes: Sequence[Strike]
     edits: Sequence[tuple[str, str, str]] = ()
     """File below sql/functions, what is replaced, by what."""
     script: str = ""
-    change: Callable[[Workflow], Workflow] = CHECKOUT.change
+    change: Change = lambda workflow: workflow
 
 
 def forget_keys(workflow: Workflow) -> Workflow:
@@ -57,38 +79,66 @@ def forget_keys(workflow: Workflow) -> Workflow:
 def finish_before_undoing(workflow: Workflow) -> Workflow:
     """Runs in the worker process only: the terminal state as soon as something is owed."""
 
-    def decide_early(x: Execution, known: Workflow | None, owed: Sequence[Compensation] = ()) -> Decision:
-        return FinishUndone() if owed else decide.decide(x, known, owed)
+    def decide_early(
+        x: Execution, known: Workflow | None, owed: Sequence[Compensation] = (), outage: Outage | None = None
+    ) -> Decision:
+        return FinishUndone() if owed else decide.decide(x, known, owed, outage)
 
     setattr(advance, "decide", decide_early)  # noqa: B010 - what nobody but a mutant does
+    return workflow
+
+
+def mark_before_sending(workflow: Workflow) -> Workflow:
+    """Runs in the worker process only: an alert counts as sent before it is."""
+
+    async def send_alerts(database: Database, send: Send, **_: Any) -> Counter[str]:
+        rows = await database.call("SELECT * FROM makegood.take_alerts(10, 60)")
+        if rows:
+            await database.call("SELECT makegood.publish_alerts(%s)", ([row["id"] for row in rows],))
+        for row in rows:
+            await send("alert", str(row["payload"]))
+        return Counter()
+
+    setattr(notify, "send_alerts", send_alerts)  # noqa: B010 - what nobody but a mutant does
     return workflow
 
 
 MUTANTS: Sequence[Mutant] = (
     Mutant(
         "fence",
-        points=[Point("completes", 2, "call charge", "overtaken")],
+        strikes=[Strike("completes", "call charge", "overtaken")],
         edits=[("move.sql", "       AND e.fence = i.fence\n", "")],
     ),
     Mutant(
         "state",
-        points=[Point("completes", 3, "statement finish_steps", "unacknowledged")],
+        strikes=[Strike("completes", "statement finish_steps", "unacknowledged")],
         edits=[("move.sql", "       AND e.current_state = i.from_state\n", "")],
     ),
     Mutant(
         "rowcount",
-        points=[Point("cancelled_behind_its_back", 3, "statement finish_steps", "stopped_before")],
+        strikes=[Strike("cancelled_behind_its_back", "statement finish_steps", "stopped_before")],
         edits=[
             ("steps.sql", "CASE WHEN i.state IS NOT NULL THEN 'moved'", "CASE WHEN true THEN 'moved'"),
             ("steps.sql", "WHERE i.via IS NOT NULL AND i.state = i.to_state", "WHERE i.via IS NOT NULL"),
         ],
     ),
-    Mutant("stored_key", points=[Point("completes", 2, "call charge", "after")], change=forget_keys),
+    Mutant("stored_key", strikes=[Strike("completes", "call charge", "after")], change=forget_keys),
     Mutant(
         "terminal_last",
-        points=[Point("undeliverable", 0, "statement start_workflows", "after")],
+        strikes=[Strike("undeliverable", "statement start_workflows", "after")],
         script="ALTER TABLE makegood.workflow_transitions DISABLE TRIGGER transitions_continue_the_chain",
         change=finish_before_undoing,
+    ),
+    Mutant(
+        "dead_letter_and_alert",
+        strikes=[Strike("undo_to_hold", "call look up refund", "after")],
+        edits=[("claim.sql", "    PERFORM makegood.keep_held(v_paused, p_items);\n", "    NULL;\n")],
+    ),
+    Mutant(
+        "sent_before_marked",
+        # Where the others send, this one has just marked.
+        strikes=[Strike("undo_to_hold", "call alert", "after")],
+        change=mark_before_sending,
     ),
 )
 
@@ -97,12 +147,19 @@ def run_mutant(mutant: Mutant, admin_url: str, jobs_url: str) -> Report:
     """Strikes the mutant's points with its guard gone; a report without violations is a failed proof."""
     with open_ground(admin_url, jobs_url) as ground:
         register(ground)
+        with closing(Prover(ground)) as intact:
+            points = [strike.find(intact) for strike in mutant.strikes]
         _remove_guard(mutant, ground)
-        prover = Prover(ground, Job(mutant.name, CHECKOUT.work, mutant.change))
-        try:
-            return prove(prover, mutant.points, lambda point, report: None)
-        finally:
-            prover.close()
+        with closing(Prover(ground, mutant.change)) as prover:
+            return prove(prover, points, lambda point, report: None)
+
+
+def run_strike(strike: Strike, admin_url: str, jobs_url: str) -> Report:
+    """The same blow with every guard in place."""
+    with open_ground(admin_url, jobs_url) as ground:
+        register(ground)
+        with closing(Prover(ground)) as prover:
+            return prove(prover, [strike.find(prover)], lambda point, report: None)
 
 
 def _remove_guard(mutant: Mutant, ground: Ground) -> None:

@@ -12,8 +12,11 @@ from prover.worker import AMOUNT_MINOR, CURRENCY
 TOPICS = {"send_confirmation", "update_analytics"}
 
 
-def find_violations(ground: Ground, scenario: Scenario, order_id: str) -> list[str]:
-    """Everything wrong with one order, in words; an empty list is what a proof wants."""
+def find_violations(ground: Ground, scenario: Scenario, order_id: str, heard: str = "") -> list[str]:
+    """Everything wrong with one order, in words; an empty list is what a proof wants.
+
+    ``heard`` is what people were told.
+    """
     rows = ground.rows("SELECT * FROM makegood.workflow_executions WHERE entity_id = %s", (order_id,))
     shop = ground.control.order(order_id)
     if not rows:
@@ -27,6 +30,7 @@ def find_violations(ground: Ground, scenario: Scenario, order_id: str) -> list[s
         *_money(ground, row, shop),
         *_goods(row, shop),
         *_accounts(ground, row, shop),
+        *_told(ground, scenario, row, heard),
     ]
 
 
@@ -107,7 +111,8 @@ def _accounts(ground: Ground, row: dict[str, Any], shop: dict[str, Any]) -> list
     messages = Counter(
         message["topic"]
         for message in ground.rows(
-            "SELECT topic FROM makegood.outbox WHERE payload->>'entity_id' = %s", (row["entity_id"],)
+            "SELECT topic FROM makegood.outbox WHERE payload->>'entity_id' = %s AND topic <> 'alert'",
+            (row["entity_id"],),
         )
     )
     expected = Counter(TOPICS) if row["current_state"] == "completed" else Counter()
@@ -116,4 +121,23 @@ def _accounts(ground: Ground, row: dict[str, Any], shop: dict[str, Any]) -> list
     unfinished = row["finished_at"] is None and row["held_at"] is None
     if unfinished and row["lease_until"] is None and row["next_attempt_at"] is None:
         found.append("neither finished, held, leased nor scheduled")
+    return found
+
+
+def _told(ground: Ground, scenario: Scenario, row: dict[str, Any], heard: str) -> list[str]:
+    """Nothing is held without its dead letter and its alert, and the alert was heard where a job ran."""
+    letters = ground.rows("SELECT * FROM makegood.dead_letters WHERE workflow_id = %s", (row["id"],))
+    alerts = ground.rows(
+        "SELECT published_at FROM makegood.outbox WHERE topic = 'alert' AND payload->>'entity_id' = %s",
+        (row["entity_id"],),
+    )
+    if row["held_at"] is None:
+        return ["an alert for an order that was never held"] if alerts and not letters else []
+    found = []
+    if [letter["state"] for letter in letters] != ["parked"]:
+        found.append(f"held with {len(letters)} dead letters")
+    if len(alerts) != 1:
+        found.append(f"held with {len(alerts)} alerts")
+    if scenario.job != "checkout" and row["entity_id"] not in heard:
+        found.append("held, and nobody was told")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -11,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from makegood.workflows.checkout import open_checkout
 from prover.enumerate import Point, Prover, Report, choose_points, prove
 from prover.ground import Ground, open_ground
-from prover.worker import CHECKOUT, Job
 
 LINE_EVERY_POINTS = 100  # where there is no terminal to draw a bar on
 
@@ -24,17 +24,25 @@ def run_crash_proof(
     pairs: bool = False,
     every: int = 1,
     json: bool = False,
-    job: Job = CHECKOUT,
 ) -> Report:
     with open_ground(admin_url, jobs_url) as ground:
         register(ground)
-        prover = Prover(ground, job)
+        prover = Prover(ground)
         try:
-            points = choose_points(prover, only, pairs=pairs)[::every]
+            points = thin(choose_points(prover, only, pairs=pairs), every)
             with Meter(len(points)) as meter:
                 return prove(prover, points, meter.show)
         finally:
             prover.close()
+
+
+def thin(points: Sequence[Point], every: int) -> list[Point]:
+    """Every n-th point of each scenario, each beginning at another place, so that no scenario and no blow is missed."""
+    by_scenario: dict[str, list[Point]] = {}
+    for point in points:
+        by_scenario.setdefault(point.scenario, []).append(point)
+    groups = enumerate(by_scenario.values())
+    return [point for number, group in groups for point in group[number % min(every, len(group)) :: every]]
 
 
 def register(ground: Ground) -> None:

@@ -28,6 +28,11 @@ class Scenario:
     cancel_after_call: str | None = None
     cancel_when_stopped: bool = False
     held: bool = False
+    job: str = "checkout"
+    abandoned_at: str | None = None
+    """Before the proof a worker has died right after this: the job finds what it left."""
+    breaker_failures: int | None = None
+    """So many failures and the provider counts as down, instead of what is set."""
 
     @property
     def cancels(self) -> bool:
@@ -40,7 +45,7 @@ class Scenario:
         return [{**fault, "order_id": order_id} for fault in self.faults]
 
 
-SCENARIOS: Sequence[Scenario] = (
+CHECKOUTS: Sequence[Scenario] = (
     Scenario("completes", ends=["completed"]),
     Scenario("declined", ends=["failed"], context={"payment_method": "pm_card_chargeDeclined"}),
     Scenario("sold_out", ends=["compensated"], context={"sku": SOLD_OUT}),
@@ -81,4 +86,77 @@ SCENARIOS: Sequence[Scenario] = (
         "shipping_down", ends=["compensated"], faults=[{"operation": "ship", "fault": "error_503", "times": 1000}]
     ),
 )
+FIRST_CHARGE, FIRST_UNDO = "call charge", "statement compensate_workflows"
+REFUND_LOST = {"operation": "refund", "fault": "reset_after", "times": 1}
+REFUND_500_KEPT = {"operation": "refund", "fault": "error_500_after", "times": 1}
+REFUND_500 = {"operation": "refund", "fault": "error_500_stored", "times": 1}
+
+# What the scheduled jobs find: a worker died somewhere, and nobody came.
+RECOVERIES: Sequence[Scenario] = (
+    Scenario("recover_charged", ends=["completed"], job="recover", abandoned_at=FIRST_CHARGE),
+    Scenario("recover_started", ends=["completed"], job="recover", abandoned_at="statement start_workflows"),
+    Scenario("recover_shipped", ends=["completed"], job="recover", abandoned_at="call ship"),
+    Scenario(
+        "recover_declined",
+        ends=["failed"],
+        job="recover",
+        abandoned_at=FIRST_CHARGE,
+        context={"payment_method": "pm_card_chargeDeclined"},
+    ),
+    Scenario("recover_undeliverable", ends=["compensated"], job="recover", abandoned_at=FIRST_CHARGE, context=NOWHERE),
+    Scenario(
+        "recover_cancelled",
+        ends=["compensated"],
+        job="recover",
+        abandoned_at=FIRST_CHARGE,
+        cancel_after_call="charge",
+    ),
+    # The provider counts as down at once, is probed, and is up again.
+    Scenario(
+        "recover_while_down",
+        ends=["completed"],
+        job="recover",
+        abandoned_at="call reserve",
+        faults=[{"operation": "ship", "fault": "error_503", "times": 1}],
+        breaker_failures=1,
+    ),
+    # A stored 500 for a charge that never was: nobody can tell, so it is held with its dead letter and alert.
+    Scenario(
+        "recover_to_hold",
+        ends=["completed"],
+        job="recover",
+        abandoned_at="statement start_workflows",
+        faults=[{"operation": "charge", "fault": "error_500_stored", "times": 1}],
+        held=True,
+    ),
+)
+COMPENSATIONS: Sequence[Scenario] = (
+    Scenario("undo_all", ends=["compensated"], job="compensate", abandoned_at=FIRST_UNDO, context=NOWHERE),
+    Scenario(
+        "undo_refund_lost",
+        ends=["compensated"],
+        job="compensate",
+        abandoned_at=FIRST_UNDO,
+        context=NOWHERE,
+        faults=[REFUND_LOST],
+    ),
+    Scenario(
+        "undo_refund_500_kept",
+        ends=["compensated"],
+        job="compensate",
+        abandoned_at=FIRST_UNDO,
+        context=NOWHERE,
+        faults=[REFUND_500_KEPT],
+    ),
+    Scenario(
+        "undo_to_hold",
+        ends=["compensated"],
+        job="compensate",
+        abandoned_at=FIRST_UNDO,
+        context=NOWHERE,
+        faults=[REFUND_500],
+        held=True,
+    ),
+)
+SCENARIOS: Sequence[Scenario] = (*CHECKOUTS, *RECOVERIES, *COMPENSATIONS)
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

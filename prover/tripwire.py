@@ -34,11 +34,12 @@ class Tripwire:
 
     index: int | None = None
     blow: str = "before"
-    only_calls: bool = False
+    only: str = ""
+    """Only what begins like this is counted."""
     labels: list[str] = field(default_factory=list)
 
     def reached(self, label: str) -> bool:
-        if self.only_calls and not label.startswith("call "):
+        if not label.startswith(self.only):
             return False
         self.labels.append(label)
         return self.index is not None and len(self.labels) - 1 == self.index

@@ -12,16 +12,18 @@ import random
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import structlog
 
 from makegood.engine.definitions import Workflow
 from makegood.engine.runner import Runner, Start, open_runner
+from makegood.jobs import Report, run_compensation, run_recovery
+from makegood.notify import Send
+from makegood.runs.model import Options
 from makegood.workflows.checkout import open_checkout
 from prover.ground import Ground
 from prover.scenarios import Scenario
@@ -34,6 +36,9 @@ CALL_SECONDS = 5.0
 ROUNDS_MAX = 20
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
+Change = Callable[[Workflow], Workflow]
+"""What a mutant changes about the workflow."""
+
 
 class NoWait(random.Random):
     """Every wait is over at once: time is not what is proved here."""
@@ -43,20 +48,29 @@ class NoWait(random.Random):
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a worker does: a name, and the coroutine that does it to one order. Later jobs add their own."""
+class Task:
+    """What one worker is to do: which order of which kind, under which name, and how it tells people."""
 
+    scenario: Scenario
+    order_id: str
     name: str
-    work: Callable[[Runner, Scenario, str, bool], Any]
-    change: Callable[[Workflow], Workflow] = lambda workflow: workflow
-    """What a mutant changes about the workflow."""
+    send: Send
+
+    @property
+    def struck(self) -> bool:
+        """Whether it is the worker that the proof is about; the others come afterwards."""
+        return self.name == "first"
 
 
-async def check_out(runner: Runner, scenario: Scenario, order_id: str, first: bool) -> None:
+Job = Callable[[Runner, Task], Awaitable[None]]
+
+
+async def check_out(runner: Runner, task: Task) -> None:
     """The first worker starts the order and drives it; every other claims what is due."""
-    if first:
+    scenario, order_id = task.scenario, task.order_id
+    if task.name in {"first", "abandoning"}:
         start = Start("checkout", order_id, scenario.full_context(), AMOUNT_MINOR, CURRENCY)
-        started = await runner.start([start], triggered_by="shop", worker="first")
+        started = await runner.start([start], triggered_by="shop", worker=task.name)
         if scenario.cancel_before_start:
             request_cancel(runner, order_id)
         await runner.engine.advance(started)
@@ -65,7 +79,29 @@ async def check_out(runner: Runner, scenario: Scenario, order_id: str, first: bo
             return
 
 
-CHECKOUT = Job("checkout", check_out)
+async def recover(runner: Runner, task: Task) -> None:
+    """The recovery until it finds nothing more; whoever comes afterwards runs both jobs, as a schedule would."""
+    jobs = [run_recovery] if task.struck else [run_recovery, run_compensation]
+    await _sweep(runner, task, jobs)
+
+
+async def compensate(runner: Runner, task: Task) -> None:
+    """The compensations, likewise."""
+    jobs = [run_compensation] if task.struck else [run_recovery, run_compensation]
+    await _sweep(runner, task, jobs)
+
+
+async def _sweep(runner: Runner, task: Task, jobs: Sequence[Callable[..., Awaitable[Report]]]) -> None:
+    for _ in range(ROUNDS_MAX):
+        taken = 0
+        for job in jobs:
+            report = await job(runner, Options(limit=10), triggered_by="proof", send=task.send)
+            taken += report.counts.get("taken", 0)
+        if not taken:
+            return
+
+
+JOBS: Mapping[str, Job] = {"checkout": check_out, "recover": recover, "compensate": compensate}
 
 
 def request_cancel(runner: Runner | None, order_id: str, url: str | None = None) -> None:
@@ -100,9 +136,7 @@ class Worker:
         return list(json.loads(self.report.read_text())) if self.report.exists() else []
 
 
-def start_worker(
-    ground: Ground, job: Job, scenario: Scenario, order_id: str, name: str, wire: Tripwire, report: Path
-) -> Worker:
+def start_worker(ground: Ground, job: Job, change: Change, task: Task, wire: Tripwire, report: Path) -> Worker:
     """Forks: a real process of its own, that can be killed, and up in milliseconds."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -113,7 +147,7 @@ def start_worker(
     try:
         end_with_parent()
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-        asyncio.run(_work(ground, job, scenario, order_id, name, wire))
+        asyncio.run(_work(ground, job, change, task, wire))
         report.write_text(json.dumps(wire.labels))
         code = 0
     except BaseException:
@@ -128,8 +162,10 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-async def _work(ground: Ground, job: Job, scenario: Scenario, order_id: str, name: str, wire: Tripwire) -> None:
-    settings = ground.settings()
+async def _work(ground: Ground, job: Job, change: Change, task: Task, wire: Tripwire) -> None:
+    scenario, order_id = task.scenario, task.order_id
+    failures = scenario.breaker_failures
+    settings = ground.settings(**({} if failures is None else {"breaker_failures": failures}))
     WiredConnection.wire = wire
     JOBS_URL[0] = ground.jobs_url
 
@@ -138,20 +174,29 @@ async def _work(ground: Ground, job: Job, scenario: Scenario, order_id: str, nam
             request_cancel(None, order_id)
 
     async with contextlib.AsyncExitStack() as stack:
-        checkout = job.change(hasten(await stack.enter_async_context(open_checkout(settings))))
+        checkout = change(hasten(await stack.enter_async_context(open_checkout(settings))))
         workflows = {"checkout": wire_workflow(checkout, wire, after_call)}
         runner = await stack.enter_async_context(
             open_runner(
                 ground.jobs_url,
                 workflows,
                 settings,
-                worker=name,
+                worker=task.name,
                 chance=NoWait(),
                 connection_class=WiredConnection,
                 register=False,
             )
         )
-        await job.work(runner, scenario, order_id, name == "first")
+        await job(runner, replace(task, send=_wired(task.send, wire)))
+
+
+def _wired(send: Send, wire: Tripwire) -> Send:
+    """Telling people is a point too: it happened, and nobody heard that it did."""
+
+    async def wired(title: str, body: str) -> bool:
+        return bool(await wire.around("call alert", lambda: send(title, body), lambda _: False))
+
+    return wired
 
 
 def hasten(workflow: Workflow) -> Workflow:

@@ -115,6 +115,23 @@ def pass_time(database: Any, *, hours: float = 0.0) -> None:
             )
 
 
+def let_stick(database: Any, *entity_ids: str, seconds: float = 600) -> None:
+    """As if so much time had passed without progress, the deadline among it; of all that is under way, or of these.
+
+    Nothing else can make a row older: when it was started is part of what it is.
+    """
+    with psycopg.connect(database.admin) as connection:
+        connection.execute("ALTER TABLE makegood.workflow_executions DISABLE TRIGGER executions_keep_identity")
+        connection.execute(
+            "UPDATE makegood.workflow_executions SET deadline_at = clock_timestamp() - interval '1 second',"
+            " created_at = created_at - make_interval(secs => %(age)s),"
+            " updated_at = updated_at - make_interval(secs => %(age)s)"
+            " WHERE finished_at IS NULL AND (%(ids)s::text[] = '{}' OR entity_id = ANY (%(ids)s::text[]))",
+            {"age": seconds, "ids": list(entity_ids)},
+        )
+        connection.execute("ALTER TABLE makegood.workflow_executions ENABLE ALWAYS TRIGGER executions_keep_identity")
+
+
 def request_cancel(database: Any, entity_id: str = "order-1") -> str:
     rows = database.rows(
         "SELECT * FROM makegood.request_cancel('checkout', %s, 'support', 'customer called')", (entity_id,), role="jobs"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from databases import DatabaseUrls
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import dict_row
 
 from makegood import migrations
 from makegood.local.postgres import EmbeddedPostgres
@@ -39,20 +38,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
     return report
-
-
-@dataclass(frozen=True)
-class DatabaseUrls:
-    """One migrated database, as each role sees it."""
-
-    admin: str
-    jobs: str
-    read: str
-
-    def rows(self, statement: Any, parameters: Any = (), *, role: str = "admin") -> list[dict[str, Any]]:
-        with psycopg.connect(getattr(self, role), autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(statement, parameters)
-            return cursor.fetchall() if cursor.description else []
 
 
 @pytest.fixture(scope="session")

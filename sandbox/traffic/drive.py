@@ -1,7 +1,8 @@
 """Places orders at a rate, keeps workers alive, and kills one now and then.
 
-A killed worker leaves its orders leased; they are taken up when the lease has run out. Nothing here helps
-them: that is what makegood is for.
+A killed worker leaves its orders leased; they are taken up when the lease has run out, by the next worker or,
+where they wait for ``take_over_after_seconds``, by the scheduled recovery. Nothing here helps them: that is what
+makegood is for.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Options:
     faults: str
     seed: int = 0
     wait_seconds: float = 600.0
+    take_over_after_seconds: float = 0.0
+    """So long after its lease ran out the next worker takes what a killed one had; before that, recovery may."""
 
 
 @dataclass
@@ -181,6 +184,7 @@ class Traffic:
             # One that cannot start says why in the log; it need not say so twenty times a second.
             self._worker_not_before = now + RETRY_SECONDS
             command = [sys.executable, "-m", "makegood.cli", "shop", "worker", "--lease-seconds", str(LEASE_SECONDS)]
+            command += ["--take-over-after", str(self._options.take_over_after_seconds)]
             self._worker = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own program
 
     def _crash_worker(self) -> None:

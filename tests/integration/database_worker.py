@@ -79,11 +79,12 @@ class Worker:
         return self.row(statement, entity_id, amount_minor, currency)["id"]
 
     def claim(self, batch: int = 10, *, lease_seconds: float = 60, **options: Any) -> list[Lease]:
-        """Options: types, stuck_only, ids, as of claim_workflows."""
+        """Options: types, stuck_only, ids, states, older_than_seconds, take_over_after_seconds."""
         rows = self.rows(
-            "SELECT * FROM makegood.claim_workflows(%s, %s, %s, %s, %s, %s)",
+            "SELECT * FROM makegood.claim_workflows(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
             *(self.name, lease_seconds, batch, options.get("types"), options.get("stuck_only", False)),
-            options.get("ids"),
+            *(options.get("ids"), options.get("states"), options.get("older_than_seconds")),
+            options.get("take_over_after_seconds", 0),
         )
         return [Lease(row["id"], row["entity_id"], row["fence"], row["current_state"]) for row in rows]
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from checkouts import let_stick
 from database_worker import DEFINITION, Lease, Worker, refused
 
 CLAIMERS = 8
@@ -114,6 +115,40 @@ def test_claim_by_id_takes_only_those(jobs: Worker) -> None:
     wanted = jobs.start("order-1", None, None)
     assert jobs.claim(ids=[uuid.uuid4()]) == []
     assert [lease.id for lease in jobs.claim(ids=[wanted])] == [wanted]
+
+
+def test_claim_by_state_takes_only_those(jobs: Worker) -> None:
+    start_orders(jobs, 2)
+    charging = jobs.started("charging")
+    jobs.begin(charging, "charge")
+    jobs.pause(charging)
+    assert jobs.claim(states=[]) == []
+    assert jobs.claim(states=["charged"]) == []
+    assert [lease.entity_id for lease in jobs.claim(states=["charging", "reserving"])] == ["charging"]
+    assert len(jobs.claim(states=["created", "charging"])) == 2
+
+
+def test_claim_by_age_asks_for_progress_whatever_the_deadline(jobs: Worker, admin: Worker, database: Any) -> None:
+    start_orders(jobs, 3)
+    let_stick(database, "order-1", seconds=600)
+    let_stick(database, "order-2", seconds=60)
+    change(admin, "deadline_at = now() + interval '1 day'")
+    assert jobs.claim(older_than_seconds=3600) == []
+    assert jobs.claim(older_than_seconds=30, stuck_only=True) == []  # both, where both are asked for
+    assert [lease.entity_id for lease in jobs.claim(older_than_seconds=300)] == ["order-1"]
+    assert [lease.entity_id for lease in jobs.claim(older_than_seconds=30)] == ["order-2"]
+    assert [lease.entity_id for lease in jobs.claim(older_than_seconds=0)] == ["order-3"]
+
+
+def test_claim_leaves_what_a_dead_worker_left_to_recovery_for_a_while(jobs: Worker, admin: Worker) -> None:
+    """A worker that takes new orders does not race it, and comes for it all the same when recovery does not."""
+    jobs.started("dead")
+    change(admin, "lease_until = now() - interval '10 minutes'")
+    jobs.start("new")
+    given_back = jobs.started("given back")
+    jobs.pause(given_back)
+    assert {lease.entity_id for lease in jobs.claim(take_over_after_seconds=660)} == {"new", "given back"}
+    assert [lease.entity_id for lease in jobs.claim(take_over_after_seconds=540)] == ["dead"]
 
 
 def test_claim_by_eight_at_once_takes_every_row_once(jobs: Worker, database: Any) -> None:

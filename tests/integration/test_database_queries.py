@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import DatabaseUrls
+from databases import DatabaseUrls
 
 from makegood.engine.runner import Start, open_runner
 from makegood.migrations import sql_folder
@@ -129,6 +129,9 @@ def test_claim_beside_many_finished_goes_through_its_index(aged: DatabaseUrls) -
     for name, value in {
         "p_stuck_only": "true",
         "p_types": "NULL::text[]",
+        "p_states": "NULL::text[]",
+        "p_older_than_seconds": "NULL::double precision",
+        "p_take_over_after_seconds": "0",
         "p_ids": "NULL::uuid[]",
         "p_batch": "500",
         "<= t": "<= now()",

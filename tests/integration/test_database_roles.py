@@ -47,6 +47,22 @@ API = {
     "answer_key",
     "give_up_key",
     "forget_keys",
+    "release_workflow",
+    "settle_compensation",
+    "trip_breaker",
+    "take_probe",
+    "close_breaker",
+    "return_probe",
+    "open_breakers",
+    "begin_run",
+    "count_part",
+    "finish_run",
+    "record_decisions",
+    "count_stuck",
+    "tidy",
+    "take_alerts",
+    "publish_alerts",
+    "postpone_alerts",
 }
 
 
@@ -160,6 +176,26 @@ def test_read_role_asking_for_a_cancel_is_refused(admin: Worker, logins: dict[st
     with refused(DENIED):
         logins["makegood_read"].cancel("order-1")
     assert admin.rows("SELECT 1 FROM makegood.operator_actions WHERE subject = 'order-1'") == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM makegood.release_workflow('checkout', 'order-1', 'eve', 'why not')",
+        "SELECT * FROM makegood.settle_compensation('checkout', 'order-1', 'charge', 'eve', 'why not', 're_1')",
+        "SELECT makegood.trip_breaker('payments', 'eve', 'down', 1, 1)",
+        "SELECT makegood.close_breaker('payments', 'eve')",
+        "SELECT * FROM makegood.take_alerts(1000, 86400)",
+        "SELECT makegood.begin_run('job', 'key', 'eve', '{}', 60)",
+        "SELECT * FROM makegood.tidy(0)",
+    ],
+)
+@pytest.mark.parametrize("role", ["makegood_read", "stranger"])
+def test_role_that_only_looks_asking_for_an_action_is_refused(
+    logins: dict[str, Worker], role: str, statement: str
+) -> None:
+    with refused(DENIED):
+        logins[role].rows(statement)
 
 
 def test_read_role_asking_for_a_timeline_is_answered(logins: dict[str, Worker]) -> None:

@@ -24,6 +24,11 @@ PUBLISHED = {
         " result"
     ),
     "outbox": "id topic key payload headers created_at published_at",
+    "dead_letters": (
+        "id source broker message_id message_key entity_id payload headers error_type error signature attempts redrives"
+        " state first_failed_at last_failed_at note"
+    ),
+    "job_runs": "id job run_key triggered_by parameters state counts error started_at finished_at",
 }
 
 COLUMNS_WITHOUT_COMMENT = """

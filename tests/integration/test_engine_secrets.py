@@ -156,11 +156,17 @@ def test_wrong_api_key_is_unknown_and_shown_nowhere(
     async def run() -> None:
         async with open_checkouts(database.jobs, wrong) as runner:
             await runner.start([order()], triggered_by="shop")
-            for _ in range(8):  # all its attempts, and the look-up
+            for _ in range(8):  # as often as it would have attempts
                 assert await runner.run_once() == {"waiting": 1}
+                pass_time(database)
 
     asyncio.run(run())
-    assert get_row(database)["current_state"] == "charging"  # our fault, not the order's: it did not fail
+    row = get_row(database)
+    # Our fault, not the order's: it did not fail, it spent nothing, and nobody is called any more.
+    assert (row["current_state"], row["attempts"], row["held_at"]) == ("charging", 0, None)
+    (breaker,) = database.rows("SELECT provider, state FROM makegood.breakers")
+    assert breaker == {"provider": "payments", "state": "open"}
+    assert len(database.rows("SELECT step FROM makegood.step_attempts")) == 1
     stored = database.rows("SELECT error FROM makegood.step_attempts")
     assert stored
     assert find_canaries(str(stored)) == []

@@ -23,6 +23,7 @@ from makegood.local import binaries as binaries_module
 from makegood.local import cluster as cluster_module
 from makegood.local import placement
 from makegood.local.binaries import find_binaries
+from makegood.local.passwords import ROLES
 from makegood.local.postgres import EmbeddedPostgres
 from makegood.local.processes import signal_if_there, wait_gone
 
@@ -85,13 +86,13 @@ def test_start_again_keeps_data_and_port(server: EmbeddedPostgres) -> None:
 
 
 def test_every_role_logs_in_through_the_password_file(server: EmbeddedPostgres) -> None:
-    for role in ("postgres", "makegood_jobs", "makegood_read"):
+    for role in ROLES:
         assert ask(server, "SELECT current_user", role) == [(role,)]
 
 
 def test_url_holds_no_secret(server: EmbeddedPostgres) -> None:
     secrets = [line.split(":")[4] for line in server.passfile.read_text().splitlines()]
-    assert len(secrets) == 3
+    assert len(secrets) == len(ROLES)
     assert not any(secret in server.url() for secret in secrets)
 
 
@@ -108,7 +109,7 @@ def test_wrong_or_no_password_is_refused(server: EmbeddedPostgres, password: str
 
 def test_passwords_are_stored_as_scram_and_nothing_is_trusted(server: EmbeddedPostgres) -> None:
     stored = ask(server, "SELECT rolpassword FROM pg_authid WHERE rolpassword IS NOT NULL")
-    assert len(stored) == 3
+    assert len(stored) == len(ROLES)
     assert all(str(row[0]).startswith("SCRAM-SHA-256$") for row in stored)
     assert ask(server, "SELECT DISTINCT auth_method FROM pg_hba_file_rules") == [("scram-sha-256",)]
 
@@ -210,6 +211,29 @@ def test_lost_password_file_gets_new_passwords_and_keeps_data(server: EmbeddedPo
     assert EmbeddedPostgres(server.home, server_settings=FAST, say=lambda _: None).start() is True
     assert ask(server, "SELECT answer FROM kept") == [(42,)]
     assert ask(server, "SELECT current_user", "makegood_jobs") == [("makegood_jobs",)]
+
+
+def test_role_that_a_newer_version_brings_is_added_to_a_running_server(server: EmbeddedPostgres) -> None:
+    before = server.passfile.read_text()
+    kept = [line for line in before.splitlines() if ":makegood_airflow:" not in line]
+    server.passfile.write_text("\n".join(kept) + "\n")
+    process = postmaster(server)
+    assert server.start() is False
+    assert server.passfile.read_text().splitlines()[: len(kept)] == kept
+    assert ask(server, "SELECT current_user", "makegood_airflow") == [("makegood_airflow",)]
+    assert postmaster(server) == process
+
+
+def test_first_start_logs_nothing_that_looks_like_trouble(fresh: EmbeddedPostgres) -> None:
+    fresh.start()
+    assert not [line for line in fresh.log.read_text().splitlines() if "FATAL" in line or "ERROR" in line]
+
+
+def test_further_database_is_made_once_with_its_owner(server: EmbeddedPostgres) -> None:
+    assert server.create_database("further", "makegood_airflow") is True
+    assert server.create_database("further", "makegood_airflow") is False
+    owners = ask(server, "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'further'")
+    assert owners == [("makegood_airflow",)]
 
 
 def test_damaged_placement_finds_the_data_again(server: EmbeddedPostgres) -> None:

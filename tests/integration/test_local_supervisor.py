@@ -189,6 +189,68 @@ def test_services_start_in_order_of_need_and_stop_in_reverse(
     assert supervisor.stop() == ["a-last", "web"]
 
 
+def test_services_that_do_not_need_each_other_get_well_side_by_side(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Each gets well only when the other is there."""
+    touch = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    pair = [
+        Service(mine, (sys.executable, "-c", touch, str(tmp_path / mine)), health=(tmp_path / theirs).exists)
+        for mine, theirs in (("left", "right"), ("right", "left"))
+    ]
+    assert supervisor.start(pair) == ["left", "right"]
+
+
+def test_outdated_services_are_stopped_before_what_they_need(
+    supervisor: Supervisor, web: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = Service("user", SLEEP, needs=("web",))
+    supervisor.start([web, user])
+    monkeypatch.setenv("MAKEGOOD_STUCK_AFTER_SECONDS", "7")
+    stopped: list[str] = []
+    end = supervisor._running.end
+    monkeypatch.setattr(
+        supervisor._running, "end", lambda names, wait: stopped.extend(found := end(names, wait)) or found
+    )
+    assert supervisor.start([web, user]) == ["web", "user"]
+    assert stopped == ["user", "web"]
+
+
+def test_services_that_do_not_need_each_other_stop_side_by_side(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Each takes a second over its end; what they need is stopped after both."""
+    slow = "import signal, sys, time; signal.signal(15, lambda *_: (time.sleep(1), sys.exit())); time.sleep(600)"
+    base, *both = (
+        Service(name, (sys.executable, "-c", slow), needs=needs)
+        for name, needs in (("base", ()), ("left", ("base",)), ("right", ("base",)))
+    )
+    supervisor.start([base, *both])
+    begun = time.monotonic()
+    assert supervisor.stop() == ["left", "right", "base"]
+    assert time.monotonic() - begun < 2.9
+
+
+def test_orphans_of_a_killed_leader_are_unwell_and_replaced(supervisor: Supervisor, tmp_path: Path) -> None:
+    program = STUBBORN.replace(", env={}", "")
+    mule = Service("mule", (sys.executable, "-c", program, str(tmp_path / "ready")), health=(tmp_path / "ready").exists)
+    supervisor.start([mule])
+    leader = process_of(supervisor, "mule")
+    (orphan,) = leader.children()
+    leader.kill()
+    wait_gone([leader], 5)
+    assert supervisor.status([mule])[0].state is State.UNHEALTHY
+    assert supervisor.start([mule]) == ["mule"]
+    assert not is_alive(orphan)
+
+
+def test_settings_of_another_airflow_do_not_reach_a_service(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://another/airflow")
+    monkeypatch.setenv("AIRFLOW_CONN_MAIL", "smtp://mail.example")
+    supervisor.start([Service("nap", SLEEP)])
+    environment = process_of(supervisor, "nap").environ()
+    assert "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" not in environment
+    assert environment["AIRFLOW_CONN_MAIL"] == "smtp://mail.example"
+
+
 def test_stop_leaves_no_process_even_of_the_stubborn(supervisor: Supervisor) -> None:
     mule = Service("mule", (sys.executable, "-c", STUBBORN, str(supervisor.home / "ready")))
     supervisor.start([dataclasses.replace(mule, health=(supervisor.home / "ready").exists)])

@@ -95,7 +95,10 @@ def test_every_command_takes_json(words: tuple[str, ...], command: Any) -> None:
     assert ("--json" in options) != handed_over
 
 
-@pytest.mark.parametrize("words", [words for words, command in COMMANDS if hasattr(command, "commands")])
+@pytest.mark.parametrize(
+    "words",
+    [words for words, command in COMMANDS if hasattr(command, "commands") and not command.invoke_without_command],
+)
 def test_group_alone_shows_its_help_and_no_empty_error(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

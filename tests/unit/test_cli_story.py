@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from makegood.cli import output
-from makegood.cli.story import explain_gap, lasting, show_story, summarise, tell_story
+from makegood.cli.story import show_story
+from makegood.story import explain_gap, lasting, summarise, tell_story
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -145,6 +146,11 @@ def test_summary_says_where_it_is_and_what_happens_next(changes: dict[str, Any],
 )
 def test_gap_is_explained_by_the_attempts_within_it(attempts: Any, end: float, gap: str | None) -> None:
     assert explain_gap(story(attempts=attempts), moment(0), moment(end)) == gap
+
+
+def test_gap_of_what_is_held_says_so() -> None:
+    told = story(attempts=[attempt(1, "unknown")], held_at=at(12), held_reason="spent")
+    assert explain_gap(told, moment(0), moment(60)) == "1 min: it was held for a person after 12 s"
 
 
 def transitions(*moments: tuple[float, str]) -> list[dict[str, Any]]:

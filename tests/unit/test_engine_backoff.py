@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makegood import backoff
 from makegood.backoff import Backoff
+from makegood.engine.definitions import Action
+from makegood.engine.runner import waits_of
+from makegood.settings import Settings
 from makegood.workflows.checkout import make_checkout
 
+WAITS = waits_of(Settings())
 seeds = st.integers()
 attempts = st.integers(min_value=1, max_value=10**6)
 sizes = st.floats(min_value=0.001, max_value=10_000, allow_nan=False)
@@ -36,7 +39,7 @@ def test_ceiling_never_falls_with_the_attempt(attempt: int, base: float, cap: fl
 
 def test_waits_of_many_failures_do_not_come_back_together() -> None:
     chance = random.Random(7)
-    waits = sorted(backoff.FORWARD.wait_seconds(6, chance) for _ in range(1000))
+    waits = sorted(WAITS.forward.wait_seconds(6, chance) for _ in range(1000))
     assert waits[0] < 2
     assert waits[-1] > 58
     assert (
@@ -60,14 +63,14 @@ def test_ceilings_of_forward_and_undo(attempt: int, forward: float, undo: float)
         def uniform(self, a: float, b: float) -> float:
             return b
 
-    assert backoff.FORWARD.wait_seconds(attempt, Highest()) == forward
-    assert backoff.UNDO.wait_seconds(attempt, Highest()) == undo
+    assert WAITS.forward.wait_seconds(attempt, Highest()) == forward
+    assert WAITS.undo.wait_seconds(attempt, Highest()) == undo
 
 
 def test_forward_attempts_span_minutes_and_undo_attempts_hours() -> None:
-    action = object()
+    action = Action(send=lambda call, request: None)
     names = ("charge", "refund", "reserve", "release", "ship", "cancel_shipment")
-    charge = make_checkout(**dict.fromkeys(names, action)).steps[0]  # type: ignore[arg-type]
+    charge = make_checkout(**dict.fromkeys(names, action)).steps[0]
     forward = sum(min(60, 2 * 2**n) for n in range(charge.attempts_max)) / 2
     undo = sum(min(900, 5 * 2**n) for n in range(charge.undo_attempts_max)) / 2
     assert 60 < forward < 600

@@ -72,10 +72,13 @@ def test_answer_of_a_step_becomes_an_outcome(answer: Any, outcome: Outcome) -> N
     ("error", "outcome"),
     [
         (PermanentError("card stolen"), Failed("PermanentError", "card stolen")),  # the one definite failure
-        (TransientError("later"), Unknown("TransientError", "later")),
-        (ConnectionResetError("reset"), Unknown("ConnectionResetError", "reset")),  # it may have worked
-        (KeyError("sku"), Unknown("KeyError", "'sku'")),
-        (TimeoutError(), Unknown("timeout", "no answer within 5 s")),
+        (TransientError("later"), Unknown("TransientError", "later", trouble="service")),
+        (
+            ConnectionResetError("reset"),
+            Unknown("ConnectionResetError", "reset", trouble="service"),
+        ),  # it may have worked
+        (KeyError("sku"), Unknown("KeyError", "'sku'", trouble="service")),
+        (TimeoutError(), Unknown("timeout", "no answer within 5 s", trouble="service")),
     ],
 )
 def test_error_of_a_step_is_unknown_unless_permanent(error: Exception, outcome: Outcome) -> None:
@@ -119,7 +122,7 @@ def test_async_step_past_its_deadline_is_stopped_and_unknown() -> None:
             raise
 
     before = time.monotonic()
-    assert made(send, 0.05) == Unknown("timeout", "no answer within 0.05 s")
+    assert made(send, 0.05) == Unknown("timeout", "no answer within 0.05 s", trouble="service")
     assert time.monotonic() - before < 5
     assert stopped == [True]
 
@@ -137,7 +140,7 @@ def test_plain_step_past_its_deadline_is_unknown_though_it_still_happens() -> No
         return outcome, time.monotonic() - before
 
     outcome, seconds = asyncio.run(run())
-    assert outcome == Unknown("timeout", "no answer within 0.05 s")
+    assert outcome == Unknown("timeout", "no answer within 0.05 s", trouble="service")
     assert seconds < 0.9
     assert happened == ["fly-trip-1"]  # later, under the same key
 
@@ -182,8 +185,8 @@ def test_look_up_says_what_it_found_or_that_it_cannot_tell() -> None:
     assert looked_up(found) == Success({"id": "x"})
     assert looked_up(nothing) is None
     assert looked_up(None) is None  # no way to look it up is no trace
-    assert looked_up(broken) == Unknown("ConnectionError", "reset�")
-    assert looked_up(slow) == Unknown("timeout", "the look-up did not answer within 0.05 s")
+    assert looked_up(broken) == Unknown("ConnectionError", "reset�", trouble="service")
+    assert looked_up(slow) == Unknown("timeout", "the look-up did not answer within 0.05 s", trouble="service")
     assert isinstance(looked_up(too_much), Suspect)
 
 

@@ -56,18 +56,22 @@ REFUSAL = b'{"error": {"code": "out_of_stock", "message": "none left"}}'
             Unknown("idempotency_key_in_use", "HTTP 409: wait"),
         ),
         # We, not the order, are at fault: tried again, then a person.
-        (401, REFUSAL, Unknown("out_of_stock", "HTTP 401: none left")),
-        (403, b"", Unknown("http_403", "HTTP 403: ")),
+        (401, REFUSAL, Unknown("out_of_stock", "HTTP 401: none left", trouble="locked_out")),
+        (403, b"", Unknown("http_403", "HTTP 403: ", trouble="locked_out")),
         (404, REFUSAL, Unknown("out_of_stock", "HTTP 404: none left")),
         (405, b"", Unknown("http_405", "HTTP 405: ")),
         (408, b"", Unknown("http_408", "HTTP 408: ")),
-        (429, b"slow down", Unknown("http_429", "HTTP 429: slow down")),
+        (429, b"slow down", Unknown("http_429", "HTTP 429: slow down", trouble="unserved")),
         # It may have worked.
-        (500, b"oops", Unknown("http_500", "HTTP 500: oops")),
-        (500, REFUSAL, Unknown("out_of_stock", "HTTP 500: none left")),  # a reason does not make a 500 definite
-        (502, b"", Unknown("http_502", "HTTP 502: ")),
-        (503, b"", Unknown("http_503", "HTTP 503: ")),
-        (504, b"", Unknown("http_504", "HTTP 504: ")),
+        (500, b"oops", Unknown("http_500", "HTTP 500: oops", trouble="service")),
+        (
+            500,
+            REFUSAL,
+            Unknown("out_of_stock", "HTTP 500: none left", trouble="service"),
+        ),  # a reason does not make a 500 definite
+        (502, b"", Unknown("http_502", "HTTP 502: ", trouble="service")),
+        (503, b"", Unknown("http_503", "HTTP 503: ", trouble="service")),
+        (504, b"", Unknown("http_504", "HTTP 504: ", trouble="service")),
         # Not followed: a POST elsewhere is another request.
         (301, b"", Unknown("http_301", "HTTP 301: ")),
         (302, b'{"id": "x"}', Unknown("http_302", 'HTTP 302: {"id": "x"}')),
@@ -159,16 +163,20 @@ def test_endpoint_sends_what_was_hashed_not_what_it_would_say_now() -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "trouble"),
     [
-        httpx.ConnectError("refused"),
-        httpx.ReadTimeout(""),
-        httpx.ReadError("reset"),
-        httpx.RemoteProtocolError("peer closed connection"),
-        httpx.DecodingError("bad gzip"),
+        # Without a connection nothing can have happened: no attempt is spent.
+        (httpx.ConnectError("refused"), "unserved"),
+        (httpx.ConnectTimeout(""), "unserved"),
+        # After one, everything can.
+        (httpx.ReadTimeout(""), "service"),
+        (httpx.ReadError("reset"), "service"),
+        (httpx.WriteError("broken pipe"), "service"),
+        (httpx.RemoteProtocolError("peer closed connection"), "service"),
+        (httpx.DecodingError("bad gzip"), "service"),
     ],
 )
-def test_transport_error_is_unknown(error: httpx.HTTPError) -> None:
+def test_transport_error_is_unknown(error: httpx.HTTPError, trouble: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         raise error
 
@@ -176,6 +184,20 @@ def test_transport_error_is_unknown(error: httpx.HTTPError) -> None:
     assert isinstance(outcome, Unknown)
     assert outcome.error_type == type(error).__name__
     assert outcome.error  # also where the exception itself says nothing
+    assert outcome.trouble == trouble
+    assert outcome.spent is (trouble == "service")
+
+
+def test_service_that_is_not_there_is_told_from_one_that_does_badly() -> None:
+    """The real client against a port where nobody listens."""
+
+    async def run() -> Any:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return await http_steps.exchange(client, "POST", "http://127.0.0.1:1/things")
+
+    outcome = asyncio.run(run())
+    assert isinstance(outcome, Unknown)
+    assert (outcome.trouble, outcome.spent) == ("unserved", False)
 
 
 def test_answer_larger_than_the_bound_is_unknown_and_not_read_to_its_end() -> None:
@@ -206,7 +228,7 @@ def test_answer_larger_than_the_bound_is_unknown_and_not_read_to_its_end() -> No
         (200, {"data": "none"}, Unknown("malformed", "the list has no data")),
         (404, {"error": {"code": "not_found"}}, Unknown("not_found", "HTTP 404: ")),  # a wrong address is no proof
         (400, {"error": {"code": "bad_id", "message": "?"}}, Unknown("bad_id", "?")),  # nor is a refusal to look
-        (503, {}, Unknown("http_503", "HTTP 503: {}")),
+        (503, {}, Unknown("http_503", "HTTP 503: {}", trouble="service")),
     ],
 )
 def test_look_up_tells_no_trace_from_no_answer(status: int, document: Any, outcome: Outcome | None) -> None:

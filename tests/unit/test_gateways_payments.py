@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx
 import pytest
 import stripe
 
@@ -14,6 +16,8 @@ from makegood.engine.definitions import Call
 from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown
 from makegood.errors import PermanentError
 from makegood.gateways.payments import (
+    Payments,
+    cannot_tell,
     charge_request,
     check_charge,
     check_refund,
@@ -69,21 +73,24 @@ REFUND = {"amount": 1999, "payment_intent": "pi_1"}
         # Later.
         (
             stripe.RateLimitError("Too many", http_status=429, headers={"retry-after": "7"}),
-            Unknown("RateLimitError", "Too many", 7.0),
+            Unknown("RateLimitError", "Too many", 7.0, "unserved"),
         ),
         # Our key is wrong, not the order: tried again, then a person.
         (
             stripe.AuthenticationError("Invalid API Key", http_status=401),
-            Unknown("AuthenticationError", "Invalid API Key"),
+            Unknown("AuthenticationError", "Invalid API Key", trouble="locked_out"),
         ),
-        (stripe.PermissionError("No access", http_status=403), Unknown("PermissionError", "No access")),
+        (
+            stripe.PermissionError("No access", http_status=403),
+            Unknown("PermissionError", "No access", trouble="locked_out"),
+        ),
         # It may have worked.
-        (stripe.APIConnectionError("reset"), Unknown("APIConnectionError", "reset")),
-        (stripe.APIError("oops", http_status=500), Unknown("APIError", "oops")),
+        (stripe.APIConnectionError("reset"), Unknown("APIConnectionError", "reset", trouble="service")),
+        (stripe.APIError("oops", http_status=500), Unknown("APIError", "oops", trouble="service")),
         (stripe.APIError("Invalid response body", http_status=200), Unknown("APIError", "Invalid response body")),
         (
             stripe.APIError("down", http_status=503, headers={"retry-after": "soon"}),
-            Unknown("APIError", "down", 0.0),
+            Unknown("APIError", "down", 0.0, "service"),
         ),
     ],
     ids=lambda value: type(value).__name__,
@@ -221,3 +228,51 @@ def test_refund_names_its_payment_and_its_compensation() -> None:
 def test_refund_of_no_payment_says_so(context: dict[str, Any]) -> None:
     with pytest.raises(PermanentError, match=r"the context of order-1 has no charge\.payment_intent"):
         refund_request(replace(CALL, context=context))
+
+
+@pytest.mark.parametrize(
+    ("cause", "trouble"),
+    [
+        (httpx.ConnectError("refused"), "unserved"),  # no connection: it surely did not happen
+        (httpx.ConnectTimeout(""), "unserved"),
+        (httpx.ReadTimeout(""), "service"),  # it may have
+        (httpx.ReadError("reset"), "service"),
+        (None, "service"),  # the client does not say why
+    ],
+)
+def test_connection_error_of_the_client_is_told_by_its_cause(cause: Exception | None, trouble: str) -> None:
+    error = stripe.APIConnectionError("Network error")
+    error.__cause__ = cause
+    outcome = classify(error)
+    assert isinstance(outcome, Unknown)
+    assert (outcome.trouble, outcome.spent) == (trouble, trouble == "service")
+
+
+def test_provider_that_is_not_there_spends_no_attempt() -> None:
+    """The real client against a port where nobody listens: what it raises still names its cause."""
+
+    async def run() -> Outcome:
+        payments = Payments("sk_test_x", "http://127.0.0.1:1")
+        try:
+            charge = payments.charge()
+            return await charge.send(CALL, charge.request(CALL))
+        finally:
+            await payments.close()
+
+    outcome = asyncio.run(run())
+    assert isinstance(outcome, Unknown)
+    assert (outcome.error_type, outcome.trouble, outcome.spent) == ("APIConnectionError", "unserved", False)
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (stripe.APIError("oops", http_status=503), "service"),
+        (stripe.AuthenticationError("who are you", http_status=401), "locked_out"),
+        (stripe.RateLimitError("slow down", http_status=429), "unserved"),
+        # A definite refusal of the look-up itself says nothing of what it looked for, nor of the service.
+        (stripe.InvalidRequestError("bad filter", "created", http_status=400), "request"),
+    ],
+)
+def test_look_up_that_fails_cannot_tell_and_says_whose_trouble_it_is(error: stripe.StripeError, trouble: str) -> None:
+    assert cannot_tell(error).trouble == trouble

@@ -14,9 +14,10 @@ from makegood.local.check import Check, Verdict, carry_on, fail, ok, warn
 from makegood.local.database_checks import check_version
 from makegood.local.machine_checks import check_disk, check_home, check_memory, check_packages, check_python
 from makegood.local.service import Service
-from makegood.local.service_checks import check_service
+from makegood.local.service_checks import check_left_out, check_service
 from makegood.local.supervisor import ServiceStatus, State
 from makegood.local.tuning import GB
+from makegood.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,12 @@ def test_service_is_judged_by_its_state(state: State, verdict: Verdict, words: s
     check = check_service(Service("x", ("x",)), status)
     assert (check.verdict, check.blocks) == (verdict, False)
     assert words in check.detail
+
+
+def test_airflow_that_is_left_out_is_a_warning_with_what_to_set() -> None:
+    (check,) = check_left_out(Settings(database_url="postgresql://db.example/shop"))
+    assert (check.verdict, check.blocks) == (Verdict.WARN, False)
+    assert "MAKEGOOD_AIRFLOW_DATABASE_URL" in check.detail
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from makegood.errors import ConfigurationError
 from makegood.local import logfile
 from makegood.local.lock import exclusive, is_held
+from makegood.local.private import make_private_folder, write_private
 
 
 def test_lock_is_held_for_the_block_and_no_longer(tmp_path: Path) -> None:
@@ -67,3 +70,24 @@ def test_last_lines_are_those_since_the_start(tmp_path: Path) -> None:
         file.write(b"one\ntwo \xff\nthree\n")
     assert logfile.last_lines(log, count=2, since=since) == ["two �", "three"]
     assert logfile.last_lines(log, since=10_000) == []
+
+
+def test_prune_takes_files_that_are_too_old_and_no_others(tmp_path: Path) -> None:
+    old, new = tmp_path / "run" / "old.log", tmp_path / "run" / "new.log"
+    old.parent.mkdir()
+    old.touch()
+    new.touch()
+    os.utime(old, (time.time() - 8 * 86400,) * 2)
+    assert logfile.prune(tmp_path, days_max=7) == 1
+    assert list(tmp_path.rglob("*.log")) == [new]
+    assert logfile.prune(tmp_path / "not there", days_max=7) == 0
+
+
+def test_private_file_is_closed_even_when_an_open_one_was_there(tmp_path: Path) -> None:
+    folder = make_private_folder(tmp_path / "deep" / "down")
+    (folder / "secret").write_text("old")
+    (folder / "secret").chmod(0o666)
+    write_private(folder / "secret", "new")
+    assert (folder / "secret").read_text() == "new"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "secret")] == [0o700, 0o600]
+    assert [path.name for path in folder.iterdir()] == ["secret"]

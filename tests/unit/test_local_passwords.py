@@ -32,7 +32,7 @@ def test_passwords_are_long_differ_and_need_no_escape() -> None:
     assert all(len(password) >= 40 and not set(":\\' ").intersection(password) for password in made)
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "127.0.0.1:1:*:postgres:x\n"])
-def test_file_that_is_not_whole_counts_as_lost(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "garbage", "127.0.0.1:1:*:makegood_jobs:x\n"])
+def test_file_without_the_superuser_counts_as_lost(tmp_path: Path, text: str) -> None:
     (tmp_path / "pass").write_text(text)
     assert read_passwords(tmp_path / "pass") == {}

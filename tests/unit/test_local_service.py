@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from makegood.local.service import Service
-from makegood.local.services import code_stamp, find_services
-from makegood.local.supervisor import in_order_of_need
+from makegood.local.order import in_order_of_need, in_waves_of_need
+from makegood.local.service import Service, code_stamp
+from makegood.local.services import find_services
 from makegood.settings import Settings
 
 
@@ -94,13 +94,19 @@ def test_order_follows_need_and_ignores_needs_that_are_elsewhere() -> None:
     assert names == ["worker", "web", "page"]
 
 
+def test_those_that_do_not_need_each_other_share_a_wave() -> None:
+    services = [Service("page", ("x",), needs=("web",)), Service("web", ("x",)), Service("worker", ("x",))]
+    names = [[service.name for service in wave] for wave in in_waves_of_need(services)]
+    assert names == [["web", "worker"], ["page"]]
+
+
 def test_circular_need_is_refused() -> None:
     with pytest.raises(CycleError):
         in_order_of_need([Service("a", ("x",), needs=("b",)), Service("b", ("x",), needs=("a",))])
 
 
 def test_services_of_today_use_the_port_that_is_set(tmp_path: Path) -> None:
-    shop, traffic = find_services(Settings(shop_port=9911), tmp_path)
+    shop, traffic, *_ = find_services(Settings(shop_port=9911), tmp_path)
     assert (shop.name, shop.port, shop.address) == ("shop", 9911, "http://127.0.0.1:9911")
     assert "9911" in shop.command
     assert (traffic.name, traffic.needs) == ("traffic", ("shop",))

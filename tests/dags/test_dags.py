@@ -1,0 +1,187 @@
+"""DAG files are quick to read, import nothing of the library, and carry every setting that keeps a run safe."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from functools import cache
+from typing import Any
+
+import fake_jobs
+import pytest
+from airflow_process import AirflowProcess
+
+from makegood.settings import Settings
+
+DAG_IDS = ["recover_stuck_workflows", "retry_compensations"]
+POOLS = {f"makegood_{name}" for name in ("payments", "inventory", "shipping", "other", "compensations")}
+# Of one file in a fresh process that has imported Airflow, as the DAG processor has before it forks.
+PARSE_SECONDS_MAX = 2
+
+
+@pytest.fixture(scope="session")
+def describe(airflow: AirflowProcess) -> Any:
+    return cache(lambda dag_id: airflow.ask("describe", dag_id))
+
+
+@pytest.fixture(params=DAG_IDS, scope="session")
+def dag(request: pytest.FixtureRequest, describe: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = describe(request.param)
+    return facts
+
+
+def test_folder_holds_exactly_the_jobs_and_no_broken_file(airflow: AirflowProcess) -> None:
+    found = airflow.ask("discover")
+
+    assert found == {"dags": DAG_IDS, "files": [f"{dag_id}.py" for dag_id in DAG_IDS], "errors": {}}
+
+
+def test_file_is_read_quickly_and_without_a_warning(dag: dict[str, Any]) -> None:
+    assert (dag["errors"], dag["warnings"]) == ({}, [])
+    assert dag["seconds"] < PARSE_SECONDS_MAX
+
+
+def test_reading_a_file_imports_nothing_of_the_library(dag: dict[str, Any]) -> None:
+    assert dag["library"] == []
+
+
+def test_dag_never_overlaps_itself_never_catches_up_and_always_ends(dag: dict[str, Any]) -> None:
+    assert dag["max_active_runs"] == 1
+    assert dag["catchup"] is False
+    assert dag["schedule"] == "* * * * *"
+    assert 0 < dag["dagrun_timeout"] <= 3600
+
+
+def test_batch_ends_by_itself_before_airflow_stops_it(dag: dict[str, Any]) -> None:
+    takes_nothing_new_after = Settings.model_fields["job_seconds_max"].default
+
+    assert {task["timeout"] for task in dag["tasks"].values() if task["mapped"]} == {takes_nothing_new_after + 120}
+    assert dag["dagrun_timeout"] == 2 * takes_nothing_new_after  # from then on the library calls it abandoned
+
+
+def test_dag_tells_an_operator_what_it_does(dag: dict[str, Any]) -> None:
+    assert "makegood" in dag["tags"]
+    for word in ("By hand", "Dry run", "Safe to repeat", "Red?", "runbook", *dag["tasks"]):
+        named = word.rpartition("_")[0] + "_…" if word.startswith(("recover_", "batches_")) else word
+        assert named in dag["doc"]
+
+
+def test_every_task_has_an_owner_a_pool_of_ours_a_timeout_and_the_link(dag: dict[str, Any]) -> None:
+    for task in dag["tasks"].values():
+        assert task["owner"] == "makegood"
+        assert task["pool"] in POOLS
+        assert 0 < task["timeout"] <= dag["dagrun_timeout"]
+        assert task["links"] == ["What it touched"]
+
+
+def test_every_task_is_retried_by_the_kind_of_its_error(dag: dict[str, Any]) -> None:
+    retries = {name: (task["policy"], task["retries"]) for name, task in dag["tasks"].items()}
+
+    assert retries.pop("fail_the_run") == ("RetryWhatMayPass", 0)  # it fails on purpose
+    assert set(retries.values()) == {("RetryWhatMayPass", 3)}
+
+
+@pytest.mark.parametrize("provider", ["payments", "inventory", "shipping", "other"])
+def test_recovery_has_a_mapped_task_per_provider_in_its_pool(describe: Any, provider: str) -> None:
+    tasks = describe("recover_stuck_workflows")["tasks"]
+
+    assert tasks[f"recover_{provider}"]["mapped"]
+    assert tasks[f"recover_{provider}"]["pool"] == f"makegood_{provider}"
+    assert tasks[f"batches_{provider}"]["upstream"] == ["begin"]
+
+
+def test_compensations_are_mapped_in_a_pool_of_their_own(describe: Any) -> None:
+    task = describe("retry_compensations")["tasks"]["compensate"]
+
+    assert (task["mapped"], task["pool"], task["upstream"]) == (True, "makegood_compensations", ["begin"])
+
+
+def test_alert_and_finish_run_whatever_happened_before(dag: dict[str, Any]) -> None:
+    tasks = dag["tasks"]
+    batches = sorted(name for name, task in tasks.items() if task["mapped"])
+
+    assert (tasks["alert"]["upstream"], tasks["alert"]["trigger_rule"]) == (batches, "all_done")
+    assert (tasks["finish"]["upstream"], tasks["finish"]["trigger_rule"]) == (["alert"], "all_done")
+    assert tasks["fail_the_run"]["upstream"] == sorted([*batches, "alert", "finish"])
+    assert tasks["fail_the_run"]["trigger_rule"] == "one_failed"
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "uri"),
+    [("recover_stuck_workflows", "makegood://recovered/"), ("retry_compensations", "makegood://compensated/")],
+)
+def test_finish_updates_the_asset_that_the_doc_names(describe: Any, dag_id: str, uri: str) -> None:
+    facts = describe(dag_id)
+
+    assert {name: task["outlets"] for name, task in facts["tasks"].items() if task["outlets"]} == {"finish": [uri]}
+    assert uri in facts["doc"]
+
+
+def test_errors_are_retried_by_their_kind(airflow: AirflowProcess) -> None:
+    decisions = airflow.ask("decide")
+
+    retried = {name for name, (action, _, _) in decisions.items() if action == "retry"}
+    assert retried == {"TransientError", "DatabaseUnavailable"}
+    assert {decisions[name][1] for name in retried} == {10}  # seconds
+    assert decisions.pop("ValueError")[0] == "default"  # nobody foresaw it: Airflow's own retries
+    failed = set(decisions) - retried
+    assert {decisions[name][0] for name in failed} == {"fail"}
+    assert failed >= {"ConfigurationError", "InputError", "PermanentError", "InvariantError", "UnknownWorkflowType"}
+    assert all(reason == f"{name}: do so" for name, (_, _, reason) in decisions.items())  # the hint reaches the log
+
+
+def test_only_a_scheduled_run_acts_unasked(airflow: AirflowProcess) -> None:
+    asked = airflow.ask("ask")
+
+    assert {run_type for run_type, job in asked.items() if not job["dry_run"]} == {"scheduled"}
+    assert asked["scheduled"] == {
+        "older_than_seconds": None,
+        "workflow_type": None,
+        "limit": 5000,
+        "dry_run": False,
+        "key": "a_dag/a_run",
+        "triggered_by": "airflow:scheduled",
+    }
+    assert asked["manual"]["triggered_by"] == "airflow:manual:alice"
+
+
+FORMS: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),  # as the form comes
+    ({"dry_run": False, "older_than_minutes": 5, "workflow_type": "checkout", "limit": 1}, True),
+    ({"older_than_minutes": None, "workflow_type": None}, True),  # left empty
+    ({"workflow_type": ""}, True),  # emptied by hand
+    ({"limit": 100_000}, True),
+    ({"limit": 100_001}, False),
+    ({"limit": 0}, False),
+    ({"limit": None}, False),  # everything has a bound
+    ({"limit": "many"}, False),
+    ({"older_than_minutes": 0}, False),  # that would be every order that is under way
+    ({"older_than_minutes": -5}, False),
+    ({"older_than_minutes": 2.5}, False),
+    ({"older_than_minutes": 525_601}, False),  # more than a year is a mistyped number
+    ({"workflow_type": "x" * 101}, False),
+    ({"workflow_type": 7}, False),
+    ({"dry_run": None}, False),  # neither yes nor no
+    ({"dry_run": "false"}, False),
+]
+
+
+@pytest.mark.parametrize("dag_id", DAG_IDS)
+def test_form_refuses_what_makes_no_sense(airflow: AirflowProcess, dag_id: str) -> None:
+    verdicts = airflow.ask("judge", dag_id, json.dumps([form for form, _ in FORMS]))
+
+    assert [(form, verdict is None) for (form, _), verdict in zip(FORMS, verdicts, strict=True)] == FORMS
+
+
+JOBS = ["begin_recovery", "begin_compensation", "recover_batch", "compensate_batch", "send_alerts", "finish_run"]
+
+
+@pytest.mark.parametrize("function", JOBS)
+def test_jobs_take_what_the_dags_give(function: str) -> None:
+    real = inspect.signature(getattr(importlib.import_module("makegood.jobs"), function))
+    fake = inspect.signature(getattr(fake_jobs, function))
+
+    assert {name: p.kind for name, p in real.parameters.items()} == {
+        name: p.kind for name, p in fake.parameters.items()
+    }
