@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from black_friday_worker import hurry, make_settings
+from black_friday_worker import make_settings
 from checkouts import GOOD
 
 from makegood import migrations
@@ -50,12 +50,11 @@ def place_orders(server: EmbeddedPostgres, shop: ShopControl, shop_url: str) -> 
 
     async def place() -> None:
         settings = make_settings(shop_url)
-        async with open_workflows(settings) as known:
-            workflows = {name: hurry(workflow) for name, workflow in known.items()}
-            async with open_runner(server.url(), workflows, settings) as runner:
-                starts = [Start("checkout", f"order-{n}", GOOD, AMOUNT_MINOR, "EUR") for n in range(ORDERS)]
-                started = await runner.start(starts, triggered_by="shop", worker="web")
-                await runner.engine.advance(started)
+        # With the ordinary timeouts: all 312 have paid before the story begins, however busy the machine is.
+        async with open_workflows(settings) as known, open_runner(server.url(), known, settings) as runner:
+            starts = [Start("checkout", f"order-{n}", GOOD, AMOUNT_MINOR, "EUR") for n in range(ORDERS)]
+            started = await runner.start(starts, triggered_by="shop", worker="web")
+            await runner.engine.advance(started)
 
     shop.set_faults({"hang_seconds": 60, "rules": [SHIPPING_DOWN]})
     asyncio.run(place())
