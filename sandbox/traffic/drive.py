@@ -125,8 +125,8 @@ class Traffic:
 
     def _place(self, order: Order) -> bool:
         rows = self._ask(
-            "SELECT makegood.start_workflow('checkout', %s, %s, %s, %s, 'shop')",
-            (order.entity_id, Jsonb(order.context), order.amount_minor, order.currency),
+            "SELECT makegood.place_order(%s, %s, %s, %s, %s, 'checkout', 'shop')",
+            (order.entity_id, order.amount_minor, order.currency, order.context["customer"], Jsonb(order.context)),
         )
         if rows is None:
             return False
