@@ -26,6 +26,7 @@ from makegood.workflows import open_workflows
 from sandbox.client import ShopControl, ShopProcess
 
 CALLS_AT_ONCE = 8  # what two cores can serve with the shop and the database beside it; more: see RESULTS.md
+FURTHER_CALLS_AT_ONCE = (16, 32, 64)  # told beside the figure: 32 is the default of MAKEGOOD_CALLS_AT_ONCE
 LATENCY_MS = 50
 ORDERS = 1_000
 CALLS_PER_ORDER = 3  # stuck in charge: charge, reserve, ship

@@ -6,8 +6,10 @@ is a failure; an answer with another amount or currency than asked for is suspec
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -17,6 +19,7 @@ import stripe
 from makegood.engine.definitions import Action, Call, Request
 from makegood.engine.outcomes import Failed, Outcome, Success, Suspect, Unknown
 from makegood.errors import PermanentError
+from makegood.gateways.connections import open_client
 from makegood.gateways.http_steps import retry_after_seconds, trouble_of, trouble_with
 
 # Stripe counts these in hundredths although their ISO minor unit has no decimals.
@@ -31,23 +34,56 @@ LOOK_UP_MARGIN = timedelta(minutes=10)  # clocks differ
 LOOK_UP_SPAN = timedelta(hours=24)  # looked through first; what came later, only where nothing was found
 LOOK_UP_PAGES_MAX = 50
 PAGE = 100
+# For questions that a person asks, which have no deadline of their own; a step's comes sooner.
+TIMEOUT = httpx.Timeout(80.0)
 # A read may be repeated within the call; a write never is, that is the engine's business.
 READING: stripe.RequestOptions = {"max_network_retries": 3}
 
+_no_connection: Callable[..., stripe.APIConnectionError] = stripe.APIConnectionError  # it has no types of its own
+
 # At INFO the client logs what Stripe says of a request, with the customer's payment method in it.
 logging.getLogger("stripe").setLevel(logging.WARNING)
+
+
+class StripeConnections(stripe.HTTPClient):
+    """The stripe client's way to the wire, with connections that are found at once (see `connections`).
+
+    Its own has room for a hundred and keeps twenty, and each further call would open one anew.
+    """
+
+    name = "httpx"
+
+    def __init__(self) -> None:
+        super().__init__()
+        certificates = ssl.create_default_context(cafile=stripe.ca_bundle_path)
+        self._client = open_client(TIMEOUT, certificates=certificates)
+
+    async def request_async(
+        self, method: str, url: str, headers: Mapping[str, str], post_data: str | bytes | None = None
+    ) -> tuple[bytes, int, Mapping[str, str]]:
+        try:
+            response = await self._client.request(method, url, headers=headers, content=post_data or None)
+        except Exception as error:  # whatever it is, the request may have arrived; the cause tells more
+            raise _no_connection(f"{type(error).__name__}: {error}", should_retry=True) from error
+        return response.content, response.status_code, response.headers
+
+    async def sleep_async(self, secs: float) -> None:
+        await asyncio.sleep(secs)
+
+    async def close_async(self) -> None:
+        await self._client.aclose()
 
 
 class Payments:
     """Charges and refunds of one Stripe account."""
 
     def __init__(self, api_key: str, api_base: str | None = None) -> None:
-        self._http = stripe.HTTPXClient(timeout=httpx.Timeout(80.0))
+        self._http = StripeConnections()
         options: dict[str, Any] = {"base_addresses": {"api": api_base}} if api_base else {}
         self.client = stripe.StripeClient(api_key, http_client=self._http, max_network_retries=0, **options)
 
     async def close(self) -> None:
-        await self._http.close_async()  # type: ignore[no-untyped-call]
+        await self._http.close_async()
 
     def charge(self) -> Action:
         return Action(self._send_charge, charge_request, self._look_up_charge, PROVIDER)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-import httpx
-
 from makegood.engine.definitions import Action, Step, Workflow
+from makegood.gateways.connections import open_client
 from makegood.gateways.fulfilment import Inventory, Shipping
 from makegood.gateways.payments import Payments
 from makegood.settings import Settings
@@ -20,8 +19,8 @@ TOPICS_ON_COMPLETED = ("send_confirmation", "update_analytics")
 async def open_checkout(settings: Settings) -> AsyncIterator[Workflow]:
     """The checkout over the configured provider and services; their connections close with the block."""
     payments = Payments(settings.stripe_api_key.get_secret_value(), settings.stripe_api_base or settings.shop_url)
-    # One each: a service that hangs fills its own connections only, and a client looks through all it has.
-    async with _open_client() as for_inventory, _open_client() as for_shipping:
+    # One each: a service that hangs fills its own connections only.
+    async with open_client() as for_inventory, open_client() as for_shipping:
         inventory = Inventory(for_inventory, settings.inventory_url or settings.shop_url)
         shipping = Shipping(for_shipping, settings.shipping_url or settings.shop_url)
         try:
@@ -36,11 +35,6 @@ async def open_checkout(settings: Settings) -> AsyncIterator[Workflow]:
             )
         finally:
             await payments.close()
-
-
-def _open_client() -> httpx.AsyncClient:
-    """No timeout here: each step has one deadline for the whole call, which a slow drip cannot stretch."""
-    return httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))  # noqa: S113
 
 
 def make_checkout(
