@@ -11,7 +11,19 @@ from typer.exceptions import TyperException
 from makegood.cli import output
 from makegood.errors import EXIT_BAD_ARGUMENTS, EXIT_DONE, MakegoodError
 
-COMMAND_MODULES = ("local", "db", "shop", "timeline", "cancel", "recover", "compensate", "dlq", "prove", "bench")
+COMMAND_MODULES = (
+    "local",
+    "db",
+    "shop",
+    "timeline",
+    "cancel",
+    "recover",
+    "compensate",
+    "reconcile",
+    "dlq",
+    "prove",
+    "bench",
+)
 
 app = typer.Typer(
     name="makegood",
