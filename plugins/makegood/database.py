@@ -37,6 +37,7 @@ _OURS: dict[str, type[errors.MakegoodError]] = {
     "MG009": errors.UnknownWorkflowType,
     "MG010": errors.AlreadyStarted,
     "MG011": errors.InputError,
+    "MG012": errors.InvariantError,
 }
 
 

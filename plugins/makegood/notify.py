@@ -28,6 +28,7 @@ GROUPS_MAX = 10  # what went wrong in one message; the rest is a number
 TEXT_LENGTH_MAX = 300  # of one error: enough to see which, the whole is with the order
 
 TITLES = {
+    "approval_requested": ("A second person is asked", "{n} times a second person is asked"),
     "held_compensation": ("An undo is held", "{n} undos are held"),
     "held_workflow": ("An order is held", "{n} orders are held"),
     "provider_down": ("A provider is down", "{n} providers are down"),

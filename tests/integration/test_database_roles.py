@@ -64,6 +64,10 @@ API = {
     "take_alerts",
     "publish_alerts",
     "postpone_alerts",
+    "request_approval",
+    "give_approval",
+    "refuse_approval",
+    "use_approval",
 }
 
 
@@ -189,6 +193,8 @@ def test_read_role_asking_for_a_cancel_is_refused(admin: Worker, logins: dict[st
         "SELECT * FROM makegood.take_alerts(1000, 86400)",
         "SELECT makegood.begin_run('job', 'key', 'eve', '{}', 60)",
         "SELECT * FROM makegood.tidy(0)",
+        "SELECT makegood.give_approval(gen_random_uuid(), 'any', 'eve', 'why not')",
+        "SELECT makegood.use_approval('refund', 'ch_1', 'any', 'eve')",
     ],
 )
 @pytest.mark.parametrize("role", ["makegood_read", "stranger"])
