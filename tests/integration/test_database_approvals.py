@@ -190,8 +190,8 @@ def test_approval_written_as_given_without_a_request_is_refused(database: Databa
         admin.rows(
             "INSERT INTO makegood.approvals (id, action, subject, digest, requested_by, requested_at, reason,"
             " expires_at, approved_by, approved_at, approval_reason, state) VALUES (gen_random_uuid(), 'refund',"
-            " 'ch_1', %s, 'ann', clock_timestamp(), 'x', clock_timestamp() + interval '1 hour', 'ben', clock_timestamp(), 'y',"
-            " 'approved')",
+            " 'ch_1', %s, 'ann', clock_timestamp(), 'x', clock_timestamp() + interval '1 hour', 'ben',"
+            " clock_timestamp(), 'y', 'approved')",
             DIGEST,
         )
 
