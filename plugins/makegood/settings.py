@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     orphaned_after_seconds: int = Field(3600, ge=1)
     """A stuck workflow of a type that no worker here knows is another deployment's, until nobody came for an hour."""
     keep_days: int = Field(90, ge=1, le=3650)
-    """Runs of jobs and what they decided are kept this long; workflows and their transitions for ever."""
+    """Runs of jobs, what they decided and delivered messages are kept this long; workflows and transitions for ever."""
     notify_urls: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Where alerts go, in apprise's form (mailto://…, slack://…, pagerduty://…), separated by spaces or commas."""
     dashboard_port: int = Field(8501, ge=1, le=65535)

@@ -34,6 +34,9 @@ LEASE_SECONDS = 45
 RETRY_SECONDS = 2.0
 TICK_SECONDS = 0.05
 ALREADY_STARTED = "MG010"
+# What completed orders leave in the outbox, and how often it is fetched; nobody waits for it.
+TOPICS = ("send_confirmation", "update_analytics")
+DELIVER_SECONDS = 5.0
 END_STATES = ("completed", "failed", "compensated")
 
 
@@ -72,6 +75,7 @@ class Traffic:
         self._worker: subprocess.Popen[bytes] | None = None
         self._progress = Progress()
         self._worker_not_before = 0.0
+        self._deliver_not_before = 0.0
         self._to_cancel: list[tuple[float, str]] = []
         self._placed_ids: list[str] = []
 
@@ -106,6 +110,7 @@ class Traffic:
                 number += 1
                 due = max(due + self._chance.expovariate(self._options.rate_per_second), now - 1.0)
             self._cancel_due()
+            self._deliver()
             self._tell(self._progress)
 
     def _wait_for_ends(self) -> None:
@@ -114,6 +119,7 @@ class Traffic:
         while not self._stopped and time.monotonic() < deadline:
             self._keep_worker()
             self._cancel_due()
+            self._deliver()
             self._count_ends()
             self._tell(self._progress)
             if sum(self._progress.ended.values()) >= self._progress.placed:
@@ -143,6 +149,17 @@ class Traffic:
         for due, entity_id in [entry for entry in self._to_cancel if entry[0] <= now]:
             self._to_cancel.remove((due, entity_id))
             self._ask("SELECT makegood.request_cancel('checkout', %s, 'customer', 'changed their mind')", (entity_id,))
+
+    def _deliver(self) -> None:
+        """The shop's mail room, which stands for the services that take these topics: it reads them and is content."""
+        if time.monotonic() < self._deliver_not_before:
+            return
+        self._deliver_not_before = time.monotonic() + DELIVER_SECONDS
+        for topic in TOPICS:
+            self._ask(
+                "SELECT makegood.publish_messages(%s, ARRAY(SELECT id FROM makegood.take_messages(%s, 1000, 60)))",
+                (topic, topic),
+            )
 
     def _count_ends(self) -> None:
         rows = self._ask(

@@ -83,9 +83,10 @@ $$;
 COMMENT ON FUNCTION makegood.count_stuck(double precision, text[]) IS
   'What is past its deadline or to be undone, per type and state: due, waiting and leased.';
 
--- Housekeeping, bounded: what was let go and has ended is resolved; runs and decisions past their time go.
+-- Housekeeping, bounded: what was let go and has ended is resolved; runs, decisions and delivered messages past their
+-- time go. A message that nobody has delivered stays.
 CREATE OR REPLACE FUNCTION makegood.tidy(p_keep_days integer, p_batch integer DEFAULT 10000)
-RETURNS TABLE (resolved bigint, keys bigint, runs bigint, decisions bigint)
+RETURNS TABLE (resolved bigint, keys bigint, runs bigint, decisions bigint, messages bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_before timestamptz := clock_timestamp() - make_interval(days => p_keep_days);
@@ -101,8 +102,11 @@ BEGIN
   DELETE FROM makegood.job_decisions AS j WHERE j.id IN (
     SELECT o.id FROM makegood.job_decisions o WHERE o.decided_at < v_before LIMIT p_batch);
   GET DIAGNOSTICS decisions = ROW_COUNT;
+  DELETE FROM makegood.outbox AS m WHERE m.id IN (
+    SELECT o.id FROM makegood.outbox o WHERE o.published_at < v_before LIMIT p_batch);
+  GET DIAGNOSTICS messages = ROW_COUNT;
   RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION makegood.tidy(integer, integer) IS
-  'Resolves dead letters whose workflow has ended, and forgets keys, runs and decisions past their time, at most so many each.';
+  'Resolves dead letters whose workflow has ended, and forgets keys, runs, decisions and delivered messages past their time, at most so many each.';

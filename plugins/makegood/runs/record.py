@@ -54,5 +54,5 @@ async def finish_run(database: Database, run_id: uuid.UUID, error: str | None = 
 
 
 async def tidy(database: Database, keep_days: int) -> None:
-    """Bounded housekeeping: ended dead letters are resolved, old keys, runs and decisions go."""
+    """Bounded housekeeping: ended dead letters are resolved, old keys, runs, decisions and messages go."""
     await database.call("SELECT * FROM makegood.tidy(%s)", (keep_days,))
