@@ -1,0 +1,1 @@
+"""The provider's books against ours: fetched, matched, put right, reported."""
