@@ -85,6 +85,21 @@ class Database:
         """Only for statements that may run twice: all of makegood's functions are such."""
         return await _again(lambda: self._once(statement, parameters))
 
+    async def call_at_one_moment(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """One statement that sees the database as it was when it began, whatever it does in between.
+
+        Somebody else's change to a row it wants to change makes all of it begin anew.
+        """
+
+        async def within() -> list[Row]:
+            async with self._pool.connection() as connection, connection.transaction():
+                await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                cursor = await connection.execute(statement, parameters)
+                rows: list[Row] = await cursor.fetchall()
+                return rows
+
+        return await _again(within)
+
     async def preview(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """What a statement would return; nothing of it stays."""
 

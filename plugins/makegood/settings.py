@@ -83,6 +83,23 @@ class Settings(BaseSettings):
     dashboard_port: int = Field(8501, ge=1, le=65535)
     dashboard_url: str = Field("", validate_default=True)
     """Where alerts and Airflow's pages link to; unset means where `make up` runs it."""
+    reconcile_charge_grace_seconds: float = Field(900.0, ge=0, le=30 * 86400)
+    """Charge and order are written by different processes; within a quarter of an hour both are there."""
+    reconcile_refund_grace_seconds: float = Field(86400.0, ge=0, le=30 * 86400)
+    """A refund may be tried again for hours before it is there."""
+    reconcile_payout_grace_seconds: float = Field(3 * 86400.0, ge=0, le=60 * 86400)
+    """A payout's movements are complete after a weekend."""
+    reconcile_stale_after_seconds: float = Field(6 * 3600.0, gt=0, le=30 * 86400)
+    """The provider is fetched hourly; books that end this long ago miss several runs, so no remedy follows."""
+    reconcile_lapse_warning_seconds: float = Field(86400.0, ge=0, le=30 * 86400)
+    """An authorisation lasts about seven days; in the last one somebody must act."""
+    reconcile_tolerance_minor: int = Field(0, ge=0, le=10_000)
+    """Money is exact; a house that rounds somewhere says by how much."""
+    reconcile_fee_parts_min: int = Field(0, ge=0, le=10_000)
+    reconcile_fee_parts_max: int = Field(600, ge=0, le=10_000)
+    """A fee within these parts of ten thousand of the amount is nothing to look at: cards cost up to about 5 %."""
+    reconcile_fee_fixed_minor: int = Field(100, ge=0, le=1_000_000)
+    """And so much for each charge on top."""
     context_bytes_max: int = Field(64 * 1024, ge=1024, le=64 * 1024)
     """The database refuses more than 64 KiB, so that no row grows without a bound."""
     log_level: str = "INFO"

@@ -6,11 +6,12 @@ CREATE FUNCTION makegood.stamp_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   NEW.changed_xid := pg_current_xact_id();
+  NEW.changed_at := clock_timestamp();
   RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION makegood.stamp_change() IS
-  'Trigger for a table behind reconcilable_orders: every change carries its transaction, so that no run misses it.';
+  'Trigger for a table behind reconcilable_orders: every change carries its time and its transaction, so that no run misses it.';
 
 CREATE TABLE makegood.orders (
   id text PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 150),
@@ -25,6 +26,7 @@ CREATE TABLE makegood.orders (
   written_off_minor bigint NOT NULL DEFAULT 0 CHECK (written_off_minor >= 0),
   partial_shipment boolean NOT NULL DEFAULT false,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  changed_at timestamptz,
   changed_xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 CREATE INDEX orders_payment ON makegood.orders (payment_ref) WHERE payment_ref IS NOT NULL;
@@ -50,6 +52,7 @@ COMMENT ON COLUMN makegood.orders.dispute_known IS 'Our books know that the paym
 COMMENT ON COLUMN makegood.orders.written_off_minor IS 'What our books have written off after a lost dispute.';
 COMMENT ON COLUMN makegood.orders.partial_shipment IS 'Less than all was shipped, so less may be captured.';
 COMMENT ON COLUMN makegood.orders.created_at IS 'When it was placed.';
+COMMENT ON COLUMN makegood.orders.changed_at IS 'When it was last changed; null if never.';
 COMMENT ON COLUMN makegood.orders.changed_xid IS 'The transaction that last changed it.';
 
 -- What reconciliation reads. A team points it at its own table:
@@ -57,7 +60,8 @@ COMMENT ON COLUMN makegood.orders.changed_xid IS 'The transaction that last chan
 -- with these columns in this order. It is created here, once, and never again, so that a team's own stays.
 CREATE VIEW makegood.reconcilable_orders AS
 SELECT o.id AS order_id, o.workflow_type, o.status, o.amount_minor, o.currency, o.payment_ref, o.customer_ref,
-       o.refunded_minor, o.dispute_known, o.written_off_minor, o.partial_shipment, o.created_at, o.changed_xid
+       o.refunded_minor, o.dispute_known, o.written_off_minor, o.partial_shipment, o.created_at,
+       coalesce(o.changed_at, o.created_at) AS changed_at, o.changed_xid
   FROM makegood.orders o;
 COMMENT ON VIEW makegood.reconcilable_orders IS
   'The contract of reconciliation: every order once. Redefine it over your own table; `makegood doctor` checks it.';
@@ -73,6 +77,7 @@ COMMENT ON COLUMN makegood.reconcilable_orders.dispute_known IS 'Your books know
 COMMENT ON COLUMN makegood.reconcilable_orders.written_off_minor IS 'What your books have written off; 0 if nothing.';
 COMMENT ON COLUMN makegood.reconcilable_orders.partial_shipment IS 'Less than all was shipped.';
 COMMENT ON COLUMN makegood.reconcilable_orders.created_at IS 'When it was placed.';
+COMMENT ON COLUMN makegood.reconcilable_orders.changed_at IS 'When it was last changed; a verdict waits its grace from then on.';
 COMMENT ON COLUMN makegood.reconcilable_orders.changed_xid IS
   'The transaction that last changed it: a column of xid8, default pg_current_xact_id(), kept by the trigger makegood.stamp_change().';
 
@@ -99,6 +104,8 @@ CREATE TABLE makegood.provider_charges (
 CREATE INDEX provider_charges_order ON makegood.provider_charges (order_ref) WHERE order_ref IS NOT NULL;
 CREATE INDEX provider_charges_changed ON makegood.provider_charges (changed_xid);
 CREATE INDEX provider_charges_payment ON makegood.provider_charges (payment_ref);
+-- Charges that name no order: whether two orders claim their payment has to be looked at.
+CREATE INDEX provider_charges_unnamed ON makegood.provider_charges (payment_ref) WHERE order_ref IS NULL;
 -- At most one plain charge per payment: the join of plain charges with orders can then trust each pair by itself.
 CREATE UNIQUE INDEX provider_charges_plain ON makegood.provider_charges (payment_ref) WHERE plain;
 CREATE TABLE makegood.provider_refunds (

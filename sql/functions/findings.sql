@@ -1,0 +1,220 @@
+-- The life of findings: opened when seen, seen again, closed by themselves, reopened. One row per discrepancy.
+
+-- Judges what was seen and writes it down. p_counts: also the run's totals.
+CREATE OR REPLACE FUNCTION makegood.judge_all(p_run makegood.reconciliation_runs, p_counts boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_opened bigint;
+  v_closed bigint;
+BEGIN
+  PERFORM makegood.judge_seen();
+  INSERT INTO side_verdicts SELECT * FROM makegood.judge_sources(p_run);
+  CREATE TEMPORARY TABLE judged ON COMMIT DROP AS
+  SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency, v.class, v.at_risk_minor, v.remedy,
+         CASE WHEN v.class = 'PENDING' AND v.would_be = 'PENDING' THEN v.capture_before - (t.lapse_before - t.now_at)
+              WHEN v.class = 'PENDING' THEN v.youngest_at + CASE WHEN v.would_be IN ('D18', 'D19', 'D20', 'D21')
+                                                                 THEN t.refund_grace ELSE t.charge_grace END
+              -- An orphan is given back only when a second run, an hour later, has not found its order either.
+              WHEN v.class = 'D01' THEN t.now_at + interval '1 hour' END AS due_at,
+         -- Kept in reconciliation_units: a charge that is in no plain pair must be found by an order that comes later.
+         NOT (v.plain_pair = 1 OR (v.class = 'MATCHED' AND v.charge_id IS NULL)) AS kept,
+         -- Both sides of what is broken, for people, as they are now.
+         CASE WHEN v.class LIKE 'D%' THEN jsonb_strip_nulls(jsonb_build_object(
+           'act_minor', nullif(v.act_minor, 0),
+           'also', nullif(btrim(replace(v.also, v.class || ' ', '')), ''),
+           'order', CASE WHEN f.order_id IS NOT NULL THEN jsonb_build_object('status', f.status,
+                      'amount_minor', f.amount_minor, 'currency', f.currency, 'payment_ref', f.payment_ref,
+                      'refunded_minor', f.ours_minor, 'workflow', f.workflow) END,
+           'charges', k.charges)) END AS details
+    FROM verdicts v CROSS JOIN terms t
+    LEFT JOIN order_facts f ON f.order_id = v.order_id AND v.unit LIKE 'order:%' AND v.class LIKE 'D%'
+    LEFT JOIN (
+      SELECT c.unit, jsonb_agg(jsonb_build_object('id', c.charge_id, 'status', c.status, 'amount_minor', c.amount_minor,
+               'captured_minor', c.captured_minor, 'refunded_minor', c.refunded_minor, 'currency', c.currency,
+               'disputed_minor', c.disputed_minor + c.lost_minor, 'created_at', c.created_at)
+               ORDER BY c.created_at, c.charge_id) FILTER (WHERE c.place <= 20) AS charges
+        FROM (SELECT q.*, row_number() OVER (PARTITION BY q.unit ORDER BY q.created_at, q.charge_id) AS place
+                FROM (SELECT a.*, CASE WHEN a.link = 'linked' THEN 'order:' || a.first_order ELSE 'charge:' || a.charge_id END AS unit
+                        FROM charge_facts a) AS q
+               WHERE q.unit IN (SELECT w.unit FROM verdicts w WHERE w.class LIKE 'D%')) AS c
+       GROUP BY c.unit) AS k ON k.unit = v.unit
+  UNION ALL
+  SELECT s.unit, NULL, s.charge_id, NULL, s.currency, s.class, s.at_risk_minor, s.remedy, s.due_at,
+         s.class = 'PENDING', s.details
+    FROM side_verdicts s;
+  ANALYZE judged;
+  PERFORM makegood.remember_units(p_run.id);
+  v_opened := makegood.open_findings(p_run.id);
+  v_closed := makegood.close_findings(p_run);
+  INSERT INTO work (looked_at, opened, closed)
+  SELECT (SELECT count(*) FROM judged) + (SELECT coalesce(sum(p.charges), 0) FROM plainly p WHERE p.clean), v_opened, v_closed;
+  IF p_counts THEN
+    PERFORM makegood.add_up(p_run);
+  END IF;
+  DROP TABLE judged;
+END
+$$;
+COMMENT ON FUNCTION makegood.judge_all(makegood.reconciliation_runs, boolean) IS
+  'From what was seen to verdicts, findings and, where asked, totals.';
+
+-- A source that cannot be trusted is a finding too, and closes by itself.
+CREATE OR REPLACE FUNCTION makegood.judge_sources(p_run makegood.reconciliation_runs)
+RETURNS TABLE (unit text, charge_id text, currency text, class text, at_risk_minor bigint, remedy text, due_at timestamptz, details jsonb)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('source:%s/%s', s.provider, s.collection), NULL::text, NULL::text,
+         CASE WHEN s.error IS NOT NULL OR s.watermark IS NULL OR s.watermark < p_run.started_at
+                     - make_interval(secs => (p_run.terms->>'stale_after_seconds')::double precision)
+              THEN 'D32' ELSE 'MATCHED' END,
+         0::bigint, 'human', NULL::timestamptz, jsonb_build_object('watermark', s.watermark, 'error', s.error)
+    FROM makegood.provider_sync s
+$$;
+COMMENT ON FUNCTION makegood.judge_sources(makegood.reconciliation_runs) IS 'D32 for each collection that is not complete or too old.';
+
+CREATE OR REPLACE FUNCTION makegood.remember_units(p_run_id uuid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  DELETE FROM makegood.reconciliation_units AS u USING judged j WHERE u.unit = j.unit AND NOT j.kept;
+  -- A charge that has found its order, and an order that is none of ours.
+  DELETE FROM makegood.reconciliation_units AS u USING charge_facts c
+   WHERE u.unit = 'charge:' || c.charge_id AND c.link = 'linked';
+  DELETE FROM makegood.reconciliation_units AS u USING terms t
+   WHERE u.due_at <= t.now_at AND u.unit = 'order:' || u.order_id
+     AND NOT EXISTS (SELECT FROM seen_orders o WHERE o.order_id = u.order_id);
+  INSERT INTO makegood.reconciliation_units AS u (unit, order_id, charge_id, class, due_at, run_id)
+  SELECT j.unit, j.order_id, j.charge_id, j.class, j.due_at, p_run_id FROM judged j WHERE j.kept
+  ON CONFLICT (unit) DO UPDATE SET order_id = excluded.order_id, charge_id = excluded.charge_id, class = excluded.class,
+                                   due_at = excluded.due_at, run_id = excluded.run_id
+   WHERE (u.order_id, u.charge_id, u.class, u.due_at) IS DISTINCT FROM
+         (excluded.order_id, excluded.charge_id, excluded.class, excluded.due_at);
+END
+$$;
+COMMENT ON FUNCTION makegood.remember_units(uuid) IS 'Keeps the verdicts on everything that is not plainly matched.';
+
+-- What was closed is opened again in its own row, and so is what was ignored for long enough. Returns how many are new
+-- or open again.
+CREATE OR REPLACE FUNCTION makegood.open_findings(p_run_id uuid) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  v_reopened bigint;
+  v_new bigint;
+BEGIN
+  WITH again AS MATERIALIZED (
+    SELECT f.id, f.state, f.class FROM judged j
+      JOIN makegood.reconciliation_findings f ON f.unit = j.unit AND f.class = j.class
+     WHERE f.state = 'resolved' OR (f.state = 'ignored' AND f.ignored_until <= t)
+       FOR UPDATE OF f
+  ), reopened AS (
+    UPDATE makegood.reconciliation_findings AS f
+       SET state = 'open', reopened = f.reopened + (a.state = 'resolved')::integer, resolved_at = NULL, resolution = NULL,
+           ignored_until = NULL
+      FROM again a WHERE f.id = a.id
+  ), told AS (
+    INSERT INTO makegood.reconciliation_history (finding_id, from_state, to_state, class, changed_by, reason, run_id)
+    SELECT a.id, a.state, 'open', a.class, 'run', CASE a.state WHEN 'resolved' THEN 'it broke again' ELSE 'no longer ignored' END,
+           p_run_id FROM again a
+    RETURNING 1
+  )
+  SELECT count(*) INTO v_reopened FROM told;
+  WITH put AS (
+    INSERT INTO makegood.reconciliation_findings AS f (
+      id, unit, class, order_id, charge_id, customer_ref, amount_at_risk_minor, currency, remedy, details,
+      first_seen_run, last_seen_run, first_seen_at, last_seen_at)
+    SELECT gen_random_uuid(), j.unit, j.class, j.order_id, j.charge_id, j.customer_ref, j.at_risk_minor, j.currency,
+           j.remedy, coalesce(j.details, '{}'), p_run_id, p_run_id, t, t
+      FROM judged j WHERE j.class LIKE 'D%'
+    ON CONFLICT (unit, class) DO UPDATE
+       SET last_seen_run = p_run_id, last_seen_at = t, charge_id = excluded.charge_id,
+           runs_seen = f.runs_seen + (f.last_seen_run <> p_run_id)::integer, customer_ref = excluded.customer_ref,
+           amount_at_risk_minor = excluded.amount_at_risk_minor, currency = excluded.currency,
+           remedy = excluded.remedy, details = excluded.details
+    RETURNING f.first_seen_run = p_run_id AND f.first_seen_at = t AS is_new
+  )
+  SELECT count(*) FILTER (WHERE p.is_new) INTO v_new FROM put p;
+  RETURN v_reopened + v_new;
+END
+$$;
+COMMENT ON FUNCTION makegood.open_findings(uuid) IS 'Opens, sees again or reopens a finding for every broken unit.';
+
+-- What is no longer so. A verdict that is pending says nothing yet, and its finding stays.
+CREATE OR REPLACE FUNCTION makegood.close_findings(p_run makegood.reconciliation_runs) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  v_closed bigint;
+BEGIN
+  WITH gone AS MATERIALIZED (
+    SELECT f.id, f.state, f.class, j.class AS now_class
+      FROM makegood.reconciliation_findings f
+      LEFT JOIN judged j ON j.unit = f.unit
+     WHERE f.state <> 'resolved'
+       AND CASE WHEN j.unit IS NOT NULL THEN j.class NOT IN (f.class, 'PENDING')
+                WHEN f.unit LIKE 'charge:%' THEN p_run.kind = 'full' OR EXISTS (
+                  SELECT FROM charge_facts c WHERE 'charge:' || c.charge_id = f.unit)
+                ELSE p_run.kind = 'full' AND f.unit LIKE 'order:%' END
+       FOR UPDATE OF f
+  ), closed AS (
+    UPDATE makegood.reconciliation_findings AS f
+       SET state = 'resolved', resolved_at = t, ignored_until = NULL,
+           resolution = CASE WHEN g.state = 'remedying' THEN 'remedied'
+                             WHEN g.now_class LIKE 'D%' THEN 'superseded by ' || g.now_class ELSE 'late_arrival' END
+      FROM gone g WHERE f.id = g.id
+  ), told AS (
+    INSERT INTO makegood.reconciliation_history (finding_id, from_state, to_state, class, changed_by, reason, run_id)
+    SELECT g.id, g.state, 'resolved', CASE WHEN g.now_class LIKE 'D%' OR g.state = 'remedying' THEN g.class ELSE 'D28' END, 'run',
+           CASE WHEN g.state = 'remedying' THEN 'the remedy shows in the provider''s books'
+                WHEN g.now_class LIKE 'D%' THEN format('it is %s now', g.now_class) ELSE 'both sides agree now' END, p_run.id
+      FROM gone g
+    RETURNING 1
+  )
+  SELECT count(*) INTO v_closed FROM told;
+  RETURN v_closed;
+END
+$$;
+COMMENT ON FUNCTION makegood.close_findings(makegood.reconciliation_runs) IS
+  'Closes findings whose units match now or broke another way (D28), with their history.';
+
+-- What the run''s charges come to. The provider''s side is summed up by itself, so that the sums can disagree.
+CREATE OR REPLACE FUNCTION makegood.add_up(p_run makegood.reconciliation_runs) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_live boolean := (SELECT t.livemode FROM terms t);
+BEGIN
+  DELETE FROM makegood.reconciliation_totals AS r WHERE r.run_id = p_run.id;
+  INSERT INTO makegood.reconciliation_totals (run_id, currency, bucket, charges, amount_minor)
+  SELECT p_run.id, b.currency, b.bucket, sum(b.charges), sum(b.amount_minor)
+    FROM (SELECT c.currency, CASE v.class WHEN 'MATCHED' THEN 'matched' WHEN 'PENDING' THEN 'pending' ELSE v.class END AS bucket,
+                 count(*) AS charges, sum(c.captured_minor) AS amount_minor
+            FROM charge_facts c
+            JOIN verdicts v ON v.unit = CASE WHEN c.link = 'linked' THEN 'order:' || c.first_order ELSE 'charge:' || c.charge_id END
+           GROUP BY 1, 2
+          UNION ALL
+          SELECT p.currency, 'matched', sum(p.charges), sum(p.amount_minor) FROM plainly p
+           WHERE p.clean AND p.currency IS NOT NULL
+             AND (p.charge_id IS NULL OR NOT EXISTS (SELECT FROM seen_charges c WHERE c.id = p.charge_id))
+           GROUP BY 1
+          UNION ALL
+          -- A full run has summed up pairs that were then looked at closely after all.
+          SELECT c.currency, 'matched', -count(*), -sum(c.captured_minor)
+            FROM seen_charges c LEFT JOIN seen_orders o ON o.payment_ref = c.payment_ref
+           WHERE EXISTS (SELECT FROM plainly p WHERE p.clean AND p.charge_id IS NULL AND p.charges > 0)
+             AND (coalesce(makegood.is_plain_pair(o.order_id, o.status, o.amount_minor, o.currency, o.refunded_minor, c.plain,
+                             c.order_ref, c.captured_minor, c.currency, c.livemode, v_live)
+                           AND (c.order_ref IS NOT NULL OR NOT EXISTS (
+                             SELECT FROM seen_orders x WHERE x.payment_ref = c.payment_ref AND x.order_id <> o.order_id)), false)
+                  OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.id, c.status))
+           GROUP BY 1) AS b
+   GROUP BY 1, 2, 3 HAVING sum(b.charges) <> 0 OR sum(b.amount_minor) <> 0;
+  INSERT INTO makegood.reconciliation_totals (run_id, currency, bucket, charges, amount_minor)
+  SELECT p_run.id, c.currency, 'provider', count(*), sum(c.captured_minor)
+    FROM makegood.provider_charges c WHERE p_run.kind = 'full' GROUP BY c.currency
+  UNION ALL
+  SELECT p_run.id, s.currency, 'provider', count(*), sum(s.captured_minor)
+    FROM (SELECT c.currency, c.id, c.captured_minor FROM seen_charges c
+          UNION
+          SELECT p.currency, p.charge_id, p.amount_minor FROM plainly p WHERE p.clean AND p.charge_id IS NOT NULL) AS s
+   WHERE p_run.kind <> 'full' GROUP BY s.currency;
+END
+$$;
+COMMENT ON FUNCTION makegood.add_up(makegood.reconciliation_runs) IS
+  'The run''s totals per currency: provider, matched, pending and each class.';

@@ -1,0 +1,284 @@
+-- The rules of reconciliation, once. docs/reconciliation.md says them in words.
+--
+-- Each stage is a table made from the ones before it. What is between two `-- stage:` lines is plain SQL over bare names,
+-- so that another engine can run the very same text (reconciliation/engines.py). They begin from:
+--   seen_orders     the columns of reconcilable_orders
+--   seen_charges    the columns of provider_charges; with every charge all orders it could belong to, and the reverse
+--   seen_refunds, seen_disputes   those of seen_charges
+--   seen_workflows  order_id, current_state, deadline_at, held, updated_at
+--   terms           one row: livemode, tolerance_minor, now_at, lapse_before, judge_charges_before, judge_refunds_before
+CREATE OR REPLACE FUNCTION makegood.judge_seen() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  CREATE TEMPORARY TABLE links ON COMMIT DROP AS
+-- stage: links
+SELECT DISTINCT q.charge_id, q.order_id
+  FROM (SELECT c.id AS charge_id, o.order_id FROM seen_charges c JOIN seen_orders o ON o.payment_ref = c.payment_ref
+        UNION ALL
+        SELECT c.id AS charge_id, o.order_id FROM seen_charges c JOIN seen_orders o ON o.payment_ref = c.id
+        UNION ALL
+        SELECT c.id AS charge_id, o.order_id FROM seen_charges c JOIN seen_orders o ON o.order_id = c.order_ref) q
+-- stage end
+  ;
+  CREATE TEMPORARY TABLE charge_facts ON COMMIT DROP AS
+-- stage: charge_facts
+SELECT c.id AS charge_id, c.payment_ref, c.order_ref, c.customer_ref, c.status, c.amount_minor, c.captured_minor,
+       c.currency, c.capture_before, c.captures_open, c.plain, c.created_at, l.first_order,
+       CASE WHEN c.livemode <> t.livemode THEN 'other_mode'
+            WHEN l.first_order IS NULL THEN 'orphan'
+            WHEN l.first_order <> l.last_order THEN 'ambiguous'
+            ELSE 'linked' END AS link,
+       COALESCE(r.live_minor, 0) AS refunded_minor,
+       COALESCE(r.failed_minor, 0) AS refund_failed_minor,
+       COALESCE(d.open_minor, 0) AS disputed_minor,
+       COALESCE(d.lost_minor, 0) AS lost_minor,
+       GREATEST(c.created_at, r.youngest_at, d.youngest_at) AS youngest_at
+  FROM seen_charges c
+ CROSS JOIN terms t
+  LEFT JOIN (
+        SELECT k.charge_id, MIN(k.order_id) AS first_order, MAX(k.order_id) AS last_order
+          FROM links k GROUP BY k.charge_id) l ON l.charge_id = c.id
+  LEFT JOIN (
+        SELECT s.charge_id,
+               SUM(CASE WHEN s.status IN ('succeeded', 'pending') THEN s.amount_minor ELSE 0 END) AS live_minor,
+               MAX(CASE WHEN s.status IN ('succeeded', 'pending') THEN 0 ELSE s.amount_minor END) AS failed_minor,
+               MAX(s.created_at) AS youngest_at
+          FROM seen_refunds s GROUP BY s.charge_id) r ON r.charge_id = c.id
+  LEFT JOIN (
+        SELECT s.charge_id,
+               SUM(CASE WHEN s.status = 'open' THEN s.amount_minor ELSE 0 END) AS open_minor,
+               SUM(CASE WHEN s.status = 'lost' THEN s.amount_minor ELSE 0 END) AS lost_minor,
+               MAX(s.created_at) AS youngest_at
+          FROM seen_disputes s GROUP BY s.charge_id) d ON d.charge_id = c.id
+-- stage end
+  ;
+  CREATE TEMPORARY TABLE order_facts ON COMMIT DROP AS
+-- stage: order_facts
+SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.customer_ref, o.refunded_minor AS ours_minor,
+       o.dispute_known, o.written_off_minor, o.partial_shipment,
+       CASE WHEN w.order_id IS NULL THEN 'none'
+            WHEN w.current_state = 'completed' THEN 'completed'
+            WHEN w.current_state IN ('failed', 'compensated') THEN 'undone'
+            WHEN w.current_state = 'compensating' THEN 'compensating'
+            WHEN w.held THEN 'held'
+            WHEN w.deadline_at <= t.now_at THEN 'late'
+            ELSE 'active' END AS workflow,
+       w.deadline_at,
+       COALESCE(f.charges, 0) AS charges,
+       COALESCE(f.counted, 0) AS counted,
+       COALESCE(f.ambiguous, 0) AS ambiguous,
+       COALESCE(f.failed, 0) AS failed,
+       COALESCE(f.pending, 0) AS pending,
+       COALESCE(f.lapsed, 0) AS lapsed,
+       COALESCE(f.authorized_minor, 0) AS authorized_minor,
+       COALESCE(f.captures_open, 0) AS captures_open,
+       f.capture_before,
+       COALESCE(f.cap_minor, 0) AS cap_minor,
+       COALESCE(f.ref_minor, 0) AS ref_minor,
+       COALESCE(f.lost_minor, 0) AS lost_minor,
+       COALESCE(f.disputed_minor, 0) AS disputed_minor,
+       COALESCE(f.both_minor, 0) AS both_minor,
+       COALESCE(f.refund_failed_minor, 0) AS refund_failed_minor,
+       COALESCE(f.equal, 0) AS equal,
+       COALESCE(f.foreign_currency, 0) AS foreign_currency,
+       COALESCE(f.plain, 0) AS plain,
+       f.first_charge, f.extra_charge,
+       COALESCE(f.extra_minor, 0) AS extra_minor,
+       GREATEST(o.created_at, o.changed_at, f.youngest_at, w.updated_at) AS youngest_at
+  FROM seen_orders o
+ CROSS JOIN terms t
+  LEFT JOIN seen_workflows w ON w.order_id = o.order_id
+  LEFT JOIN (
+        SELECT k.order_id,
+               COUNT(*) AS charges,
+               SUM(k.ambiguous) AS ambiguous,
+               SUM(k.counts) AS counted,
+               SUM(CASE WHEN k.link = 'linked' AND k.status = 'failed' THEN 1 ELSE 0 END) AS failed,
+               SUM(CASE WHEN k.link = 'linked' AND k.status = 'pending' THEN 1 ELSE 0 END) AS pending,
+               SUM(CASE WHEN k.link = 'linked' AND k.status = 'lapsed' THEN 1 ELSE 0 END) AS lapsed,
+               SUM(CASE WHEN k.link = 'linked' AND k.status = 'authorized' THEN k.amount_minor ELSE 0 END) AS authorized_minor,
+               SUM(CASE WHEN k.counts = 1 AND k.captures_open THEN 1 ELSE 0 END) AS captures_open,
+               MIN(CASE WHEN k.link = 'linked' AND (k.status = 'authorized' OR k.captures_open) THEN k.capture_before END)
+                 AS capture_before,
+               SUM(k.counts * k.captured_minor) AS cap_minor,
+               SUM(k.counts * k.refunded_minor) AS ref_minor,
+               SUM(k.counts * k.lost_minor) AS lost_minor,
+               SUM(k.counts * k.disputed_minor) AS disputed_minor,
+               MAX(k.counts * LEAST(k.refunded_minor, k.disputed_minor + k.lost_minor)) AS both_minor,
+               MAX(k.counts * k.refund_failed_minor) AS refund_failed_minor,
+               SUM(CASE WHEN k.counts = 1 AND k.captured_minor = k.order_minor THEN 1 ELSE 0 END) AS equal,
+               SUM(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN 1 ELSE 0 END) AS foreign_currency,
+               SUM(CASE WHEN k.counts = 1 AND k.plain AND k.order_ref = k.order_id
+                          AND k.payment_ref = k.order_payment_ref THEN 1 ELSE 0 END) AS plain,
+               MIN(CASE WHEN k.place = 1 THEN k.charge_id END) AS first_charge,
+               -- Of what was taken beyond the first: the latest that is still to be given back.
+               MAX(CASE WHEN k.extra_place = 1 THEN k.charge_id END) AS extra_charge,
+               MAX(CASE WHEN k.extra_place = 1 THEN k.captured_minor - k.refunded_minor ELSE 0 END) AS extra_minor,
+               MAX(k.youngest_at) AS youngest_at
+          FROM (SELECT p.*,
+                       CASE WHEN p.succeeded = 1 AND NOT (p.place > 1 AND p.refunded_minor >= p.captured_minor
+                                                          AND GREATEST(p.kept_minor, p.first_minor) >= p.order_minor)
+                            THEN 1 ELSE 0 END AS counts,
+                       CASE WHEN p.succeeded = 1 AND p.place > 1 AND p.captured_minor > p.refunded_minor
+                            THEN ROW_NUMBER() OVER (PARTITION BY p.order_id
+                                   ORDER BY CASE WHEN p.succeeded = 1 AND p.place > 1 AND p.captured_minor > p.refunded_minor
+                                                 THEN 0 ELSE 1 END, p.created_at DESC, p.charge_id DESC)
+                            ELSE 0 END AS extra_place
+                  FROM (SELECT b.*,
+                               FIRST_VALUE(CASE WHEN b.succeeded = 1 THEN b.captured_minor ELSE 0 END)
+                                 OVER (PARTITION BY b.order_id ORDER BY b.place) AS first_minor,
+                               SUM(CASE WHEN b.succeeded = 1 AND b.captured_minor > b.refunded_minor THEN b.captured_minor ELSE 0 END)
+                                 OVER (PARTITION BY b.order_id) AS kept_minor
+                          FROM (SELECT h.*, ROW_NUMBER() OVER (PARTITION BY h.order_id
+                                         ORDER BY h.rank, h.created_at, h.charge_id) AS place
+                                  FROM (SELECT c.charge_id, c.link, c.status, c.amount_minor, c.captured_minor, c.currency,
+                                               c.capture_before, c.captures_open, c.plain, c.order_ref, c.created_at,
+                                               c.refunded_minor, c.refund_failed_minor, c.disputed_minor, c.lost_minor,
+                                               c.youngest_at, c.payment_ref, o.payment_ref AS order_payment_ref,
+                                               o.order_id, o.amount_minor AS order_minor,
+                                               o.currency AS order_currency,
+                                               CASE WHEN c.link = 'ambiguous' THEN 1 ELSE 0 END AS ambiguous,
+                                               CASE WHEN c.link = 'linked' AND c.status = 'succeeded' THEN 1 ELSE 0 END AS succeeded,
+                                               -- The one that pays the order comes first.
+                                               CASE WHEN c.link <> 'linked' OR c.status <> 'succeeded' THEN 3
+                                                    WHEN c.captured_minor <= c.refunded_minor THEN 2
+                                                    WHEN c.captured_minor = o.amount_minor THEN 0
+                                                    ELSE 1 END AS rank
+                                          FROM charge_facts c
+                                          JOIN links i ON i.charge_id = c.charge_id
+                                          JOIN seen_orders o ON o.order_id = i.order_id
+                                         WHERE c.link IN ('linked', 'ambiguous')) h) b) p) k
+         GROUP BY k.order_id) f ON f.order_id = o.order_id
+-- stage end
+  ;
+  CREATE TEMPORARY TABLE verdicts ON COMMIT DROP AS
+-- stage: verdicts
+SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
+       CASE WHEN v.class IN ('MATCHED', 'PENDING') THEN v.class
+            WHEN v.youngest_at < CASE WHEN v.class IN ('D18', 'D19', 'D20', 'D21') THEN t.judge_refunds_before
+                                      ELSE t.judge_charges_before END THEN v.class
+            ELSE 'PENDING' END AS class,
+       v.class AS would_be,
+       v.at_risk_minor, v.act_minor, v.also, v.remedy, v.youngest_at, v.capture_before, v.plain_pair
+  FROM (
+    SELECT 'order:' || x.order_id AS unit, x.order_id,
+           CASE WHEN x.class = 'D08' THEN x.extra_charge ELSE x.first_charge END AS charge_id,
+           x.customer_ref, x.currency, x.class, x.youngest_at, x.capture_before,
+           CASE x.class
+             WHEN 'D16' THEN x.cap_minor
+             WHEN 'D22' THEN x.ref_minor + x.lost_minor - x.cap_minor
+             WHEN 'D26' THEN x.both_minor
+             WHEN 'D24' THEN x.disputed_minor
+             WHEN 'D25' THEN x.lost_minor - x.written_off_minor
+             WHEN 'D08' THEN x.net_minor - x.amount_minor
+             WHEN 'D17' THEN ABS(x.cap_minor - x.amount_minor)
+             WHEN 'D31' THEN x.cap_minor
+             WHEN 'D10' THEN x.cap_minor - x.amount_minor
+             WHEN 'D23' THEN x.ref_minor
+             WHEN 'D21' THEN x.refund_failed_minor
+             WHEN 'D04' THEN x.net_minor
+             WHEN 'D19' THEN x.ours_minor
+             WHEN 'D20' THEN ABS(x.ours_minor - x.ref_minor)
+             WHEN 'D03' THEN x.net_minor
+             WHEN 'D18' THEN x.ref_minor
+             WHEN 'D13' THEN x.authorized_minor
+             WHEN 'D15' THEN ABS(x.cap_minor - x.amount_minor)
+             WHEN 'D11' THEN x.amount_minor - x.cap_minor
+             WHEN 'D06' THEN x.cap_minor
+             WHEN 'D02' THEN x.cap_minor
+             WHEN 'D14' THEN x.amount_minor
+             WHEN 'D07' THEN x.amount_minor
+             WHEN 'D05' THEN x.amount_minor
+             ELSE 0 END AS at_risk_minor,
+           CASE x.class
+             WHEN 'D08' THEN LEAST(x.extra_minor, x.net_minor - x.amount_minor)
+             WHEN 'D03' THEN x.net_minor
+             WHEN 'D19' THEN LEAST(x.ours_minor, x.cap_minor)
+             ELSE 0 END AS act_minor,
+           CASE x.class
+             WHEN 'D24' THEN 'record' WHEN 'D25' THEN 'record' WHEN 'D18' THEN 'record' WHEN 'D15' THEN 'record'
+             WHEN 'D08' THEN 'refund' WHEN 'D23' THEN 'stop' WHEN 'D04' THEN 'wait' WHEN 'D19' THEN 'retry_refund'
+             WHEN 'D13' THEN CASE WHEN x.workflow IN ('active', 'late') THEN 'resume' ELSE 'human' END
+             WHEN 'D03' THEN CASE WHEN x.status = 'fulfilled' OR x.partial_shipment THEN 'human' ELSE 'refund' END
+             WHEN 'D11' THEN CASE WHEN x.partial_shipment THEN 'record' ELSE 'human' END
+             WHEN 'D06' THEN CASE WHEN x.workflow = 'completed' THEN 'correct' ELSE 'human' END
+             WHEN 'D02' THEN CASE WHEN x.workflow = 'held' THEN 'human' ELSE 'resume' END
+             ELSE 'human' END AS remedy,
+           x.also,
+           CASE WHEN x.class = 'MATCHED' AND x.charges = 1 AND x.plain = 1 AND x.paid THEN 1 ELSE 0 END AS plain_pair
+      FROM (
+        SELECT b.*,
+               CASE WHEN b.d16 THEN 'D16' WHEN b.d22 THEN 'D22' WHEN b.d26 THEN 'D26' WHEN b.d24 THEN 'D24'
+                    WHEN b.d25 THEN 'D25' WHEN b.d08 THEN 'D08' WHEN b.d17 THEN 'D17' WHEN b.d31 THEN 'D31'
+                    WHEN b.d10 THEN 'D10' WHEN b.d23 THEN 'D23' WHEN b.d21 THEN 'D21' WHEN b.d04 THEN 'D04'
+                    WHEN b.d19 THEN 'D19' WHEN b.d20 THEN 'D20' WHEN b.d03 THEN 'D03' WHEN b.d18 THEN 'D18'
+                    WHEN b.d14 THEN 'D14' WHEN b.d13 THEN 'D13' WHEN b.d07 THEN 'D07' WHEN b.d05 THEN 'D05'
+                    WHEN b.d15 THEN 'D15' WHEN b.d12 THEN 'PENDING' WHEN b.d11 THEN 'D11' WHEN b.d06 THEN 'D06'
+                    WHEN b.d02 THEN 'D02' WHEN b.waits THEN 'PENDING' ELSE 'MATCHED' END AS class,
+               CASE WHEN b.d16 THEN 'D16 ' ELSE '' END || CASE WHEN b.d22 THEN 'D22 ' ELSE '' END
+                 || CASE WHEN b.d26 THEN 'D26 ' ELSE '' END || CASE WHEN b.d24 THEN 'D24 ' ELSE '' END
+                 || CASE WHEN b.d25 THEN 'D25 ' ELSE '' END || CASE WHEN b.d08 THEN 'D08 ' ELSE '' END
+                 || CASE WHEN b.d17 THEN 'D17 ' ELSE '' END || CASE WHEN b.d31 THEN 'D31 ' ELSE '' END
+                 || CASE WHEN b.d10 THEN 'D10 ' ELSE '' END || CASE WHEN b.d23 THEN 'D23 ' ELSE '' END
+                 || CASE WHEN b.d21 THEN 'D21 ' ELSE '' END || CASE WHEN b.d04 THEN 'D04 ' ELSE '' END
+                 || CASE WHEN b.d19 THEN 'D19 ' ELSE '' END || CASE WHEN b.d20 THEN 'D20 ' ELSE '' END
+                 || CASE WHEN b.d03 THEN 'D03 ' ELSE '' END || CASE WHEN b.d18 THEN 'D18 ' ELSE '' END
+                 || CASE WHEN b.d14 THEN 'D14 ' ELSE '' END || CASE WHEN b.d13 THEN 'D13 ' ELSE '' END
+                 || CASE WHEN b.d07 THEN 'D07 ' ELSE '' END || CASE WHEN b.d05 THEN 'D05 ' ELSE '' END
+                 || CASE WHEN b.d15 THEN 'D15 ' ELSE '' END || CASE WHEN b.d11 THEN 'D11 ' ELSE '' END
+                 || CASE WHEN b.d06 THEN 'D06 ' ELSE '' END || CASE WHEN b.d02 THEN 'D02 ' ELSE '' END AS also
+          FROM (
+            SELECT n.*,
+                   n.foreign_currency > 0 AS d16,
+                   n.ref_minor + n.lost_minor > n.cap_minor AS d22,
+                   n.both_minor > 0 AS d26,
+                   n.disputed_minor > 0 AND NOT n.dispute_known AS d24,
+                   n.lost_minor > n.written_off_minor AS d25,
+                   n.counted >= 2 AND n.net_minor > n.amount_minor AND n.equal >= 1 AS d08,
+                   n.cap_minor > 0 AND n.amount_minor > 0
+                     AND (n.cap_minor = n.amount_minor * 10 OR n.cap_minor = n.amount_minor * 100
+                          OR n.cap_minor = n.amount_minor * 1000 OR n.amount_minor = n.cap_minor * 10
+                          OR n.amount_minor = n.cap_minor * 100 OR n.amount_minor = n.cap_minor * 1000) AS d17,
+                   n.counted >= 2 AND n.cap_minor > n.amount_minor + n.tolerance_minor AND n.equal = 0 AS d31,
+                   n.counted = 1 AND n.cap_minor > n.amount_minor + n.tolerance_minor AS d10,
+                   n.cap_minor > 0 AND n.net_minor = 0 AND n.workflow IN ('active', 'late', 'held') AS d23,
+                   n.refund_failed_minor > n.ref_minor AS d21,
+                   n.net_minor > 0 AND n.workflow = 'compensating' AS d04,
+                   n.ours_minor > 0 AND n.ref_minor = 0 AND n.cap_minor > 0 AS d19,
+                   n.ours_minor > 0 AND n.ref_minor > 0 AND n.ours_minor <> n.ref_minor AS d20,
+                   n.net_minor > 0 AND (n.workflow = 'undone' OR n.status = 'cancelled') AS d03,
+                   n.ref_minor > 0 AND n.ours_minor = 0 AND n.workflow <> 'compensating' AS d18,
+                   n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed > 0 AS d14,
+                   n.nothing_yet AND n.authorized_minor > 0 AND n.capture_before <= n.lapse_before AS d13,
+                   n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed = 0 AND n.failed > 0 AS d07,
+                   n.paid AND n.charges = 0 AND n.amount_minor > 0 AS d05,
+                   n.cap_minor > 0 AND n.cap_minor <> n.amount_minor
+                     AND ABS(n.cap_minor - n.amount_minor) <= n.tolerance_minor AS d15,
+                   n.cap_minor > 0 AND n.cap_minor < n.amount_minor AND n.captures_open > 0
+                     AND n.capture_before > n.now_at AS d12,
+                   n.cap_minor > 0 AND n.cap_minor < n.amount_minor - n.tolerance_minor AS d11,
+                   n.cap_minor > 0 AND n.status = 'pending' AND n.workflow IN ('completed', 'none') AS d06,
+                   n.cap_minor > 0 AND n.workflow IN ('late', 'held') AS d02,
+                   n.cap_minor = 0 AND (n.authorized_minor > 0 OR n.pending > 0) AS waits
+              FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor, f.status IN ('paid', 'fulfilled') AS paid,
+                           f.cap_minor = 0 AND f.pending = 0 AS nothing_yet,
+                           t.tolerance_minor, t.now_at, t.lapse_before
+                      FROM order_facts f CROSS JOIN terms t) n) b) x
+    UNION ALL
+    SELECT 'charge:' || c.charge_id, CASE WHEN c.link = 'orphan' THEN c.order_ref ELSE c.first_order END, c.charge_id,
+           c.customer_ref, c.currency,
+           CASE WHEN c.captured_minor <= c.refunded_minor THEN 'MATCHED'
+                WHEN c.link = 'other_mode' THEN 'D27' WHEN c.link = 'ambiguous' THEN 'D31' ELSE 'D01' END,
+           c.youngest_at, c.capture_before,
+           CASE WHEN c.link = 'orphan' THEN GREATEST(c.captured_minor - c.refunded_minor, 0) ELSE c.captured_minor END,
+           CASE WHEN c.link = 'orphan' THEN GREATEST(c.captured_minor - c.refunded_minor, 0) ELSE 0 END,
+           CASE WHEN c.link = 'orphan' AND c.order_ref IS NOT NULL THEN 'refund' ELSE 'human' END,
+           '', 0
+      FROM charge_facts c WHERE c.link <> 'linked') v
+ CROSS JOIN terms t
+-- stage end
+  ;
+END
+$$;
+COMMENT ON FUNCTION makegood.judge_seen() IS
+  'The rules: from the seen_* tables of this transaction to the table verdicts, one row per unit.';
