@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?=
 ARGS ?=
+# Whole files go to one worker, so that what a file sets up is set up once. WORKERS= runs them one by one.
+WORKERS ?= --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 # Installs one lock and the project itself into .venv. The file .installing is there for as long as that takes:
 # when it is found with no living owner, the last attempt was killed midway and .venv is made from nothing.
@@ -90,7 +92,7 @@ doctor: .venv/.installed ## Look at everything and say what to do
 	@.venv/bin/makegood doctor $(ARGS)
 
 test: .venv/.installed-dev ## Run the tests
-	@.venv/bin/pytest $(ARGS)
+	@.venv/bin/pytest $(WORKERS) $(ARGS)
 
 lint: .venv/.installed-dev ## Check style, types and which part may import which
 	@.venv/bin/ruff check .

@@ -20,6 +20,7 @@ from makegood.settings import Settings
 from sandbox.client import ShopControl, ShopProcess
 
 TEMPLATE = "makegood_template"
+LONGEST = frozenset({"test_airflow_recovers.py", "test_crash_proof.py", "test_dag_runs.py"})
 # What a crash of the machine would need; a test's server does not outlive it.
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -28,6 +29,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """No variable of the person who runs the tests may change what they test."""
     for name in [name for name in os.environ if name.startswith("MAKEGOOD_") and name != "MAKEGOOD_CI"]:
         del os.environ[name]
+    # Hundreds of processes are started; each would compile Airflow and the library anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that with several workers none of them is the last to be waited for."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.hookimpl(wrapper=True)
