@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import tempfile
@@ -185,6 +186,29 @@ def test_pool_that_a_person_changed_stays_and_one_they_deleted_comes_back(prepar
         assert airflow_database.add_pools(connection) == 1
         slots = dict(connection.execute("SELECT pool, slots FROM slot_pool").fetchall())
     assert (slots["makegood_payments"], slots["makegood_other"]) == (9, POOL_SLOTS)
+
+
+@pytest.mark.slow
+def test_records_and_logs_of_runs_long_past_go_once_a_day(environment: Environment, prepared: str) -> None:
+    old = airflow_settings.logs_of(environment.home) / "dag_id=x" / "attempt=1.log"
+    old.parent.mkdir(parents=True, exist_ok=True)
+    old.touch()
+    os.utime(old, (0, 0))
+    with psycopg.connect(prepared, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO log (dttm, event) SELECT now() - n * interval '2 days', 'x' FROM generate_series(1, 9) n"
+        )
+        environment.drop_old()
+        count = "SELECT count(*) FROM log WHERE event = 'x'"
+        assert connection.execute(count).fetchone() == (3,)  # 2, 4 and 6 days old
+        assert not old.exists()
+        left = connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE tablename LIKE '\\_airflow\\_deleted%'"
+        ).fetchone()
+        assert left == (0,)
+        connection.execute("UPDATE log SET dttm = dttm - interval '30 days' WHERE event = 'x'")
+        environment.drop_old()
+        assert connection.execute(count).fetchone() == (3,)  # not twice on one day
 
 
 @pytest.mark.slow

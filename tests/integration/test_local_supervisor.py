@@ -358,3 +358,28 @@ def test_home_below_a_file_is_named_in_the_error(tmp_path: Path, web: Service) -
     assert supervisor.stop() == []
     with pytest.raises(ConfigurationError, match="file/home"):
         supervisor.start([web])
+
+
+def test_service_that_hangs_is_unwell_once_it_had_its_time_to_start_and_is_replaced(
+    supervisor: Supervisor, web: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("makegood.local.service.HEALTH_TIMEOUT_SECONDS", 0.5)
+    patient = dataclasses.replace(web, stop_seconds=0.5)  # one that is stopped does not hear that it should end
+    hasty = dataclasses.replace(patient, start_seconds=0.0)
+    supervisor.start([patient])
+    assert not supervisor.is_unwell(hasty)
+    hanging = process_of(supervisor, "web")
+    hanging.suspend()
+    try:
+        assert supervisor.is_unwell(hasty)
+        assert not supervisor.is_unwell(patient)  # it may still be starting
+        assert supervisor.start([patient]) == ["web"]
+        assert not supervisor.is_unwell(hasty)
+    finally:
+        if is_alive(hanging):
+            hanging.kill()
+
+
+def test_service_that_is_gone_or_has_no_health_is_not_unwell(supervisor: Supervisor, web: Service) -> None:
+    assert not supervisor.is_unwell(dataclasses.replace(web, start_seconds=0.0))
+    assert not supervisor.is_unwell(Service("sleeper", SLEEP, start_seconds=0.0))

@@ -1,4 +1,5 @@
-"""What fell is started again: at once the first time, less and less often when it does not stay up, never given up."""
+"""What fell is started again: at once the first time, less and less often when it does not stay up, never given up.
+What hangs is started anew, once that is sure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ from typing import Any
 import pytest
 
 from makegood.errors import ConfigurationError
-from makegood.local.keeper import STAYED_UP_SECONDS, WAIT_SECONDS, WAIT_SECONDS_MAX, Keeper
+from makegood.local.keeper import (
+    HUNG_SECONDS,
+    PROBE_SECONDS,
+    STAYED_UP_SECONDS,
+    TIDY_SECONDS,
+    WAIT_SECONDS,
+    WAIT_SECONDS_MAX,
+    Keeper,
+)
 
 
 class Home:
@@ -18,10 +27,22 @@ class Home:
         self.fallen = list(fallen)
         self.broken: set[str] = set()
         self.revived: list[str] = []
+        self.unwell: list[str] = []
+        self.questions = self.rotations = self.drops = 0
         self.now = 1000.0
 
     def find_fallen(self, owed: Collection[str] = ()) -> list[str]:
         return [*self.fallen, *(name for name in owed if name not in self.fallen)]
+
+    def find_unwell(self) -> list[str]:
+        self.questions += 1
+        return list(self.unwell)
+
+    def rotate_logs(self) -> None:
+        self.rotations += 1
+
+    def drop_old(self) -> None:
+        self.drops += 1
 
     def revive(self, name: str) -> None:
         self.revived.append(name)
@@ -89,3 +110,56 @@ def test_fall_after_a_long_time_up_is_a_new_one() -> None:
     home.fallen.append("shop")
     home.now += 2 * WAIT_SECONDS
     assert keeper.look() == ["shop"]
+
+
+def look_for(home: Home, keeper: Keeper, seconds: float) -> list[str]:
+    """Looks every three seconds for so long; returns what was started in that time."""
+    end, started = home.now + seconds, []
+    while home.now < end:
+        home.now += 3
+        started += keeper.look()
+    return started
+
+
+def test_one_that_hangs_is_started_anew_after_its_time_and_not_before() -> None:
+    home = Home()
+    home.unwell = ["shop"]
+    keeper = keep(home)
+    assert look_for(home, keeper, PROBE_SECONDS + HUNG_SECONDS - 3) == []
+    assert look_for(home, keeper, 6) == ["shop"]
+    home.unwell = []
+    assert look_for(home, keeper, 10 * HUNG_SECONDS) == []
+
+
+def test_one_that_misses_a_few_questions_is_left_alone() -> None:
+    home = Home()
+    keeper = keep(home)
+    for _ in range(5):
+        home.unwell = ["shop"]
+        assert look_for(home, keeper, HUNG_SECONDS - PROBE_SECONDS) == []
+        home.unwell = []
+        assert look_for(home, keeper, 2 * PROBE_SECONDS) == []
+
+
+def test_one_that_hangs_again_at_once_is_started_less_and_less_often() -> None:
+    home = Home()
+    home.unwell = ["shop"]
+    keeper = keep(home)
+    first, then = look_for(home, keeper, 1800), look_for(home, keeper, 1800)
+    assert len(first) > len(then)
+    assert 5 <= len(then) <= 6  # every five minutes or so
+
+
+def test_services_are_asked_now_and_then_only() -> None:
+    home = Home()
+    look_for(home, keep(home), 10 * PROBE_SECONDS)
+    assert 9 <= home.questions <= 10
+
+
+def test_logs_are_looked_after_every_time_and_old_records_now_and_then() -> None:
+    home = Home()
+    keeper = keep(home)
+    for _ in range(100):
+        home.now += TIDY_SECONDS / 50
+        keeper.tidy()
+    assert (home.rotations, home.drops) == (100, 2)

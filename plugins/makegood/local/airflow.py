@@ -32,7 +32,7 @@ HEALTH = "/api/v2/monitor/health"
 TASKS_HEALTH = "/execution/health"
 ANSWER_SECONDS = 10.0  # one worker answers everything, and takes seconds for some questions
 START_SECONDS = 180.0  # a few on a good machine; a small one that compiles everything at first takes its time
-LOG_DAYS_MAX = 7.0
+DAYS_MAX = 7.0  # records and logs of runs: two runs a minute are a hundred thousand tasks by then
 # What Airflow's own libraries say of each other at every start and in every task; nothing a reader could mend.
 WARNINGS = "ignore:Using `httpx` with,ignore:GitWildMatchPattern"
 
@@ -75,15 +75,27 @@ def prepare(settings: Settings, server: EmbeddedPostgres, environment: Mapping[s
         if settings.embedded:
             server.create_database(airflow_settings.DATABASE, AIRFLOW_ROLE)
         airflow_settings.write_files(settings, home)
-        logfile.prune(airflow_settings.logs_of(home), days_max=LOG_DAYS_MAX)
+        logfile.prune(airflow_settings.logs_of(home), days_max=DAYS_MAX)
         address = airflow_settings.find_database(settings, home)
         done = airflow_database.prepare(address, home, environment) if address else []
     return ", ".join(done) or "current"
 
 
+def drop_old(home: Path, environment: Mapping[str, str]) -> None:
+    """Once a day: records and logs of runs older than a week go. A second asker on the same day is told nothing."""
+    with exclusive(home / "run" / "airflow.lock"), usable(home):
+        logfile.prune(airflow_settings.logs_of(home), days_max=DAYS_MAX)
+        airflow_database.drop_old(home, environment, days_max=DAYS_MAX)
+
+
 def migrator(home: Path) -> Service:
     """No service, but run with a service's environment and tag, so that `make down` finds it."""
     return Service("airflow-migrate", (), env=_environment(home))
+
+
+def cleaner(home: Path) -> Service:
+    """Likewise."""
+    return Service("airflow-clean", (), env=_environment(home))
 
 
 def find_login(settings: Settings, home: Path) -> Login:

@@ -10,7 +10,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +23,11 @@ from makegood.local import airflow_settings, logfile
 from makegood.local.reach import connect, reach
 
 MIGRATE_SECONDS_MAX = 600.0
+CLEAN_SECONDS_MAX = 300.0
+CLEAN_EVERY_SECONDS = 86400.0
+CLEAN_BATCH = 10_000  # rows to a transaction: tasks go on beside it
+# What a run leaves. Not the DAGs and their versions, which the runs that are kept refer to.
+CLEANED = ("asset_event", "dag_run", "import_error", "job", "log", "task_instance", "task_instance_history", "xcom")
 # What `airflow db migrate` does. That command first notes itself in a table, which is not there yet.
 MIGRATE = "from airflow.utils.db import upgradedb; upgradedb()"
 REVISION = re.compile(r"""^(revision|down_revision)\b[^=]*=\s*["']([^"']+)["']""", re.MULTILINE)
@@ -55,6 +62,22 @@ def prepare(address: str, home: Path, environment: Mapping[str, str]) -> list[st
         if added := add_pools(connection):
             done.append(f"{added} pools")
     return done
+
+
+def drop_old(home: Path, environment: Mapping[str, str], *, days_max: float) -> bool:
+    """Records of runs older than this are gone, at most once a day; returns whether anything was tried.
+
+    A failure is in the log and is tried again the next day: the records only cost room.
+    """
+    stamp = airflow_settings.folder_of(home) / "cleaned"
+    if stamp.exists() and time.time() - stamp.stat().st_mtime < CLEAN_EVERY_SECONDS:
+        return False
+    stamp.touch()  # before: one that hangs or is killed must not be tried every few minutes
+    before = datetime.now(UTC) - timedelta(days=days_max)
+    words = ("db", "clean", "--clean-before-timestamp", before.isoformat(timespec="seconds"), "--skip-archive", "--yes")
+    options = ("--batch-size", str(CLEAN_BATCH), "--tables", ",".join(CLEANED))
+    _run_logged(home, "airflow-clean", ["-m", "airflow", *words, *options], environment, CLEAN_SECONDS_MAX)
+    return True
 
 
 def add_pools(connection: Connection) -> int:
@@ -102,23 +125,30 @@ def _migration_files() -> Path:
 def _migrate(home: Path, environment: Mapping[str, str]) -> None:
     log = home / "logs" / "airflow-migrate.log"
     since = logfile.size_of(log)
-    with logfile.appending(log) as output:
-        try:
-            done = subprocess.run(  # noqa: S603 - a fixed program, no shell
-                [sys.executable, "-c", MIGRATE],
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                check=False,
-                timeout=MIGRATE_SECONDS_MAX,
-            )
-            how = f"ended with {done.returncode}"
-        except subprocess.TimeoutExpired:
-            how = f"took more than {MIGRATE_SECONDS_MAX:.0f} s"
+    how = _run_logged(home, "airflow-migrate", ["-c", MIGRATE], environment, MIGRATE_SECONDS_MAX)
     if how != f"ended with {os.EX_OK}":
         lines = "\n".join(logfile.last_lines(log, since=since))
         raise ConfigurationError(
             f"The migration of Airflow's database {how}.\nThe last lines it logged:\n{lines}",
             hint=f"The whole log is {log}; once mended, run `make up` again, or `makegood up --no-airflow`.",
         )
+
+
+def _run_logged(
+    home: Path, name: str, arguments: Sequence[str], environment: Mapping[str, str], seconds_max: float
+) -> str:
+    """How it ended, within its time; what it says is in its log."""
+    with logfile.appending(home / "logs" / f"{name}.log") as output:
+        try:
+            done = subprocess.run(  # noqa: S603 - a fixed program, no shell
+                [sys.executable, *arguments],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
+                timeout=seconds_max,
+            )
+        except subprocess.TimeoutExpired:
+            return f"took more than {seconds_max:.0f} s"
+    return f"ended with {done.returncode}"

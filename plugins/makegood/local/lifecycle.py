@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 
 from makegood.errors import DatabaseUnavailable, MakegoodError
-from makegood.local import airflow, airflow_settings, lock, where
+from makegood.local import airflow, airflow_settings, lock, logfile, where
 from makegood.local.postgres import EmbeddedPostgres
 from makegood.local.progress import Progress
 from makegood.local.reach import connect, describe, reach
@@ -68,6 +68,23 @@ class Environment:
         fallen = [SERVER] if self.settings.embedded and self.server.has_crashed() else []
         names = [service.name for service in self.services if service.name != KEEPER]
         return fallen + [name for name in names if name in owed or self.supervisor.has_fallen(name)]
+
+    def find_unwell(self) -> list[str]:
+        """What is there, has had time to start, and gives no good answer. Nothing while the database is away: then
+        the answers are about that, and to start anew would help nobody."""
+        if not _database_answers():
+            return []
+        return [service.name for service in self.services if self.supervisor.is_unwell(service)]
+
+    def rotate_logs(self) -> None:
+        """No log is larger than its bound, also of what runs for months."""
+        for log in (self.home / "logs").glob("*.log"):
+            logfile.rotate(log)
+
+    def drop_old(self) -> None:
+        """What Airflow keeps of runs long past, and their logs; nothing where it was never started."""
+        if airflow_settings.file_of(self.home).exists():
+            airflow.drop_old(self.home, self.supervisor.environment(airflow.cleaner(self.home)))
 
     def revive(self, name: str) -> None:
         """Starts one of those again; raises ConfigurationError when it does not get well."""
@@ -165,6 +182,14 @@ def _own_server_status() -> ServiceStatus:
     except DatabaseUnavailable:
         return ServiceStatus(SERVER, State.UNHEALTHY, None, None, describe(url), None)
     return ServiceStatus(SERVER, State.RUNNING, None, None, describe(url), None)
+
+
+def _database_answers() -> bool:
+    try:
+        reach(where.database_url())
+    except MakegoodError:
+        return False
+    return True
 
 
 def _any_order() -> str | None:

@@ -28,7 +28,7 @@ def appending(path: Path) -> Iterator[int]:
 def rotate(path: Path, *, bytes_max: int = BYTES_MAX) -> bool:
     """Move a large log to `.1`, in place: a process that has it open goes on writing to the same file.
 
-    Lines written between the copy and the cut are lost: a few, at most once per `up`.
+    Lines written between the copy and the cut are lost: a few, each time it has grown so large.
     """
     if not path.exists() or path.stat().st_size <= bytes_max:
         return False

@@ -2,7 +2,7 @@
 
 It is no daemon: each command looks at what is recorded and what is alive, and puts right what differs.
 Whatever a kill, a crash or a reboot left behind, `start` ends with the services healthy, `stop` with none.
-Weakness: between two commands nobody restarts what crashes; `status` shows it and the next `start` mends it.
+Weakness: by itself it restarts nothing that crashes between two commands; that is the keeper's work.
 """
 
 from __future__ import annotations
@@ -101,6 +101,17 @@ class Supervisor:
         """Whether it was started, was not stopped, and its process is gone, whatever of it is left."""
         recorded = runrecord.read_record(self._run, name) is not None
         return recorded and self._running.find_leader(name) is None
+
+    def is_unwell(self, service: Service) -> bool:
+        """Whether it lives, has had the time it needs to start, and says that it is not well, or nothing."""
+        leader = self._running.find_leader(service.name)
+        if leader is None or service.health is None:
+            return False
+        try:
+            started = time.time() - leader.create_time() > service.start_seconds
+        except psutil.Error:  # it ended just now
+            return False
+        return started and not service.is_healthy()
 
     def log_of(self, name: str) -> Path:
         return self.home / "logs" / f"{name}.log"
