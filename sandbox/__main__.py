@@ -31,9 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.exit_with_stdin and not stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
         parser.error("--exit-with-stdin needs a pipe on standard input, whose closing it waits for")
     try:
-        listener = bind(options.port)
+        listener = bind(options.port, options.address)
     except OSError as error:
-        return _fail(f"cannot listen on {HOST}:{options.port}: {error.strerror}; choose another with --port")
+        where = f"{options.address}:{options.port}"
+        return _fail(f"cannot listen on {where}: {error.strerror}; choose another with --port")
     try:
         store = Store(options.data, options.sync)
     except StoreError as error:
@@ -56,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--port", type=_port, default=9900, help="on loopback; 0 picks a free one (default 9900)")
+    add("--port", type=_port, default=9900, help="0 picks a free one (default 9900)")
+    add("--address", default=HOST, help="where it listens; anybody who reaches it may order (default loopback)")
     add("--data", type=Path, required=True, help="the folder of its durable log, made if it is not there")
     add(
         "--key-age-seconds",

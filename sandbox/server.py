@@ -1,4 +1,4 @@
-"""One process on loopback: says where it listens once it does; stops cleanly, however many callers hang."""
+"""One process, on loopback as a rule: says where it listens once it does; stops cleanly, however many callers hang."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class ShopServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        port = sockets[0].getsockname()[1] if sockets else 0
-        print(f"listening on http://{HOST}:{port}", flush=True)
+        address, port = sockets[0].getsockname()[:2] if sockets else (HOST, 0)
+        print(f"listening on http://{address}:{port}", flush=True)
         self._flusher = asyncio.create_task(_flush_calls(self._shop))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -79,13 +79,13 @@ class ShopServer(uvicorn.Server):
         self.should_exit = True
 
 
-def bind(port: int) -> socket.socket:
-    """A socket on loopback; OSError when the port is taken."""
+def bind(port: int, address: str = HOST) -> socket.socket:
+    """A socket, on loopback unless told otherwise; OSError when the port is taken."""
     # Named TCP, because asyncio switches Nagle's delay off (40 ms an answer) only where the protocol says so.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
+        listener.bind((address, port))
         listener.listen(BACKLOG)
     except OSError:
         listener.close()

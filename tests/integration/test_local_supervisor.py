@@ -229,7 +229,8 @@ def test_services_that_do_not_need_each_other_stop_side_by_side(supervisor: Supe
 
 def test_orphans_of_a_killed_leader_are_unwell_and_replaced(supervisor: Supervisor, tmp_path: Path) -> None:
     program = STUBBORN.replace(", env={}", "")
-    mule = Service("mule", (sys.executable, "-c", program, str(tmp_path / "ready")), health=(tmp_path / "ready").exists)
+    command = (sys.executable, "-c", program, str(tmp_path / "ready"))
+    mule = Service("mule", command, health=(tmp_path / "ready").exists, stop_seconds=1.0)
     supervisor.start([mule])
     leader = process_of(supervisor, "mule")
     (orphan,) = leader.children()

@@ -21,6 +21,7 @@ import psycopg
 from makegood.errors import ConfigurationError
 from makegood.local import airflow_settings, logfile
 from makegood.local.reach import connect, reach
+from makegood.settings import get_settings
 
 MIGRATE_SECONDS_MAX = 600.0
 CLEAN_SECONDS_MAX = 300.0
@@ -152,3 +153,19 @@ def _run_logged(
         except subprocess.TimeoutExpired:
             return f"took more than {seconds_max:.0f} s"
     return f"ended with {done.returncode}"
+
+
+def main() -> None:
+    """Where somebody else migrates Airflow's database (docker-compose.yml), the pools are still ours to add."""
+    address = get_settings().airflow_database_url
+    if address is None:
+        raise ConfigurationError(
+            "MAKEGOOD_AIRFLOW_DATABASE_URL is not set",
+            hint="It names the database of the Airflow that needs the pools.",
+        )
+    with connect(address.get_secret_value()) as connection:
+        print(f"{add_pools(connection)} pools added")
+
+
+if __name__ == "__main__":
+    main()
