@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Any]
 
-# Begin, alert and finish: a pool of our own, so that other teams' DAGs cannot keep them waiting.
-POOL_HOUSEKEEPING = "makegood_other"
+# Begin, alert and finish: a pool of their own, so that neither other teams' DAGs nor a provider that hangs can keep
+# them waiting.
+POOL_HOUSEKEEPING = "makegood_housekeeping"
 
 # A batch takes nothing new after MAKEGOOD_JOB_SECONDS_MAX (ten minutes) and ends by itself; this is for one that hangs.
 BATCH_TIMEOUT = timedelta(minutes=12)

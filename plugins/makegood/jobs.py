@@ -33,6 +33,7 @@ from makegood.settings import Settings, get_settings
 
 RECOVERY, COMPENSATION = "recover_stuck_workflows", "retry_compensations"
 SIMULTANEOUS = 3  # claims of one process under way at once: one is written while another one calls
+ALERT_SECONDS = 20.0  # while a run lasts, which may be minutes: who is to hear of something hears of it soon
 LIMIT_MAX = 1_000_000
 OLDER_THAN_SECONDS_MAX = 10 * 365 * 86400  # no order waits longer, and the calendar has an end
 
@@ -175,7 +176,7 @@ async def run_recovery(
         await runs.count_part(runner.database, run_id, "found", plan.counts)
         tell(Counter(due=plan.size))
         batches = [batch for lane in LANES for batch in plan.batches[lane]]
-        await _carry_out(runner, run_id, "batches", _recovery_chunks(runner, run_id, batches), tell)
+        await _carry_out(runner, run_id, "batches", _recovery_chunks(runner, run_id, batches), tell, send)
         return await _end_run(runner, run_id, send)
 
 
@@ -197,7 +198,7 @@ async def run_compensation(
         counts = await compensation.count_due(runner, options)
         await runs.count_part(runner.database, run_id, "found", counts)
         tell(Counter(due=min(options.limit, counts.get("due", 0))))
-        await _carry_out(runner, run_id, "batches", _compensation_chunks(runner, run_id, options), tell)
+        await _carry_out(runner, run_id, "batches", _compensation_chunks(runner, run_id, options), tell, send)
         return await _end_run(runner, run_id, send)
 
 
@@ -271,7 +272,12 @@ def _compensation_chunks(runner: Runner, run_id: uuid.UUID, options: Options) ->
 
 
 async def _carry_out(
-    runner: Runner, run_id: uuid.UUID, part: str, chunks: Sequence[Chunk], tell: Tell = lambda _: None
+    runner: Runner,
+    run_id: uuid.UUID,
+    part: str,
+    chunks: Sequence[Chunk],
+    tell: Tell = lambda _: None,
+    send: Send | None = None,
 ) -> Counter[str]:
     """Chunk after chunk, a few at once, until none is left or the time is up; what was done is counted as it goes."""
     part = f"{part}-{uuid.uuid4().hex[:8]}"  # a task that is tried again adds to what its first try did
@@ -296,13 +302,39 @@ async def _carry_out(
             tell(counts)
 
     # All of them to their end: what one has claimed is carried out, also when another one fails.
-    ends = await asyncio.gather(*(drive() for _ in range(SIMULTANEOUS)), return_exceptions=True)
+    async with _alerting(runner, done, send):
+        ends = await asyncio.gather(*(drive() for _ in range(SIMULTANEOUS)), return_exceptions=True)
     failed = next((end for end in ends if isinstance(end, BaseException)), None)
     if failed is not None:
         with contextlib.suppress(MakegoodError):
             await runs.count_part(runner.database, run_id, part, done + Counter({"batches_failed": 1}))
         raise failed
     return done
+
+
+@contextlib.asynccontextmanager
+async def _alerting(runner: Runner, done: Counter[str], send: Send | None) -> AsyncIterator[None]:
+    """Alerts leave while the block lasts, every now and then, so that a storm is still few messages; the rest leave
+    at the end of the run. What goes wrong here is met again there, and said."""
+    over = asyncio.Event()
+
+    async def alert() -> None:
+        while not await _is_set_within(over, ALERT_SECONDS):
+            with contextlib.suppress(MakegoodError):
+                done.update(await _send_alerts(runner.database, runner.settings, send))
+
+    alerting = asyncio.create_task(alert())
+    try:
+        yield
+    finally:
+        over.set()  # not cancelled: what was sent is marked as sent
+        await asyncio.gather(alerting, return_exceptions=True)
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 async def _send_alerts(database: Database, settings: Settings, send: Send | None = None) -> Counter[str]:

@@ -12,10 +12,11 @@ import fake_jobs
 import pytest
 from airflow_process import AirflowProcess
 
+from makegood.local.airflow_database import POOLS
 from makegood.settings import Settings
 
 DAG_IDS = ["recover_stuck_workflows", "retry_compensations"]
-POOLS = {f"makegood_{name}" for name in ("payments", "inventory", "shipping", "other", "compensations")}
+HOUSEKEEPING = "makegood_housekeeping"
 # Of one file in a fresh process that has imported Airflow, as the DAG processor has before it forks.
 PARSE_SECONDS_MAX = 2
 
@@ -71,6 +72,7 @@ def test_every_task_has_an_owner_a_pool_of_ours_a_timeout_and_the_link(dag: dict
     for task in dag["tasks"].values():
         assert task["owner"] == "makegood"
         assert task["pool"] in POOLS
+        assert (task["pool"] == HOUSEKEEPING) is not task["mapped"]  # no batch keeps a job from beginning or ending
         assert 0 < task["timeout"] <= dag["dagrun_timeout"]
         assert task["links"] == ["What it touched"]
 

@@ -27,6 +27,7 @@ from sweeps import count_states, kill_in_the_middle, read_decisions, read_runs, 
 
 from makegood import jobs
 from makegood.engine.definitions import Action, Call, Request, Step, Workflow
+from makegood.engine.outcomes import Outcome, Suspect
 from makegood.engine.runner import Start, open_runner
 from makegood.recovery import sweep
 from makegood.runs.model import Options
@@ -574,3 +575,37 @@ def test_run_of_one_type_takes_only_that(database: Any, settings: Settings) -> N
 
     assert asyncio.run(run()).counts["taken"] == 1
     assert count_completed(database) == {"gift": 1}
+
+
+# Alerts
+
+
+def test_alert_leaves_while_the_run_still_lasts(
+    database: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "ALERT_SECONDS", 0.2)
+    told: list[str] = []
+
+    async def run() -> jobs.Report:
+        heard = asyncio.Event()
+
+        async def tell(title: str, body: str) -> bool:
+            told.append(title)
+            heard.set()
+            return True
+
+        async def send(call: Call, request: Request) -> Outcome | None:
+            if call.entity_id == "odd":
+                return Suspect("odd", "not what was asked for")
+            await asyncio.wait_for(heard.wait(), 20)  # this order takes until somebody was told of the other
+            return None
+
+        errand = Workflow("errand", [Step("run", "running", None, Action(send=send))])
+        async with open_runner(database.jobs, {"errand": errand}, settings, chance=NoWait()) as runner:
+            await runner.start([Start("errand", "odd", {}), Start("errand", "slow", {})], triggered_by="test")
+            let_stick(database)
+            return await jobs.run_recovery(runner, Options(10), triggered_by="test", send=tell)
+
+    counts = asyncio.run(run()).counts
+    assert told == ["An order is held"]
+    assert (counts["completed"], counts["held"], counts["alerts"], counts["messages"]) == (1, 1, 1, 1)

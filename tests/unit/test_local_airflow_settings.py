@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 
 from makegood.local import airflow, airflow_settings
 from makegood.local.airflow import API_SERVER, DAG_PROCESSOR, NAMES, SCHEDULER, find_airflow_services, is_healthy
-from makegood.local.airflow_database import POOLS, find_head
+from makegood.local.airflow_database import HOUSEKEEPING, POOLS, find_head, slots_of
 from makegood.local.airflow_settings import plain_settings, render, sqlalchemy_url, write_files
 from makegood.settings import Settings
 
@@ -198,8 +198,13 @@ def test_head_of_migration_files_is_the_one_nothing_builds_on(
     assert find_head(tmp_path) == head
 
 
-def test_pools_are_one_per_service_with_words() -> None:
-    assert sorted(POOLS) == [
-        f"makegood_{name}" for name in ("compensations", "inventory", "other", "payments", "shipping")
-    ]
+def test_pools_are_one_per_service_and_one_for_what_waits_for_none_with_words() -> None:
+    names = ("compensations", "housekeeping", "inventory", "other", "payments", "shipping")
+    assert {f"makegood_{name}" for name in names} <= POOLS.keys()
     assert all(POOLS.values())
+
+
+def test_as_many_tasks_run_at_once_as_all_pools_have_slots_so_that_none_can_starve_another(tmp_path: Path) -> None:
+    at_once = int(plain_settings(Settings(), tmp_path)["core"]["parallelism"])
+    assert sum(slots_of(name) for name in POOLS) <= at_once
+    assert slots_of(HOUSEKEEPING) > 1

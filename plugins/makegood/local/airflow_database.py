@@ -35,8 +35,10 @@ REVISION = re.compile(r"""^(revision|down_revision)\b[^=]*=\s*["']([^"']+)["']""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
-POOL_SLOTS = 4  # as many as tasks run at once here; a person may change it, and it stays
+POOL_SLOTS = 1  # one batch at a time, with many calls in it; a person may change it, and it stays
+HOUSEKEEPING, HOUSEKEEPING_SLOTS = "makegood_housekeeping", 2  # two jobs begin in the same second
 POOLS = {
+    HOUSEKEEPING: "Beginnings and ends of jobs, which wait for no provider",
     "makegood_payments": "Calls to the payment provider",
     "makegood_inventory": "Calls to the inventory service",
     "makegood_shipping": "Calls to the shipping service",
@@ -83,8 +85,13 @@ def drop_old(home: Path, environment: Mapping[str, str], *, days_max: float) -> 
 
 def add_pools(connection: Connection) -> int:
     """Every pool is there; one that is keeps its slots. Returns how many were added."""
-    rows = [connection.execute(ADD_POOL, [name, POOL_SLOTS, what]).rowcount for name, what in POOLS.items()]
+    rows = [connection.execute(ADD_POOL, [name, slots_of(name), what]).rowcount for name, what in POOLS.items()]
     return sum(rows)
+
+
+def slots_of(pool: str) -> int:
+    """What a pool comes with. All together are what runs at once here, so that none keeps another one waiting."""
+    return HOUSEKEEPING_SLOTS if pool == HOUSEKEEPING else POOL_SLOTS
 
 
 def find_head(folder: Path) -> str | None:

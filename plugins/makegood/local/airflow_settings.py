@@ -93,7 +93,9 @@ def plain_settings(settings: Settings, home: Path) -> Sections:
             "load_examples": "False",
             "dags_are_paused_at_creation": "False",  # a job that nobody switched on recovers nothing
             "executor": "LocalExecutor",
-            "parallelism": "4",  # each is a process with an interpreter, and an order's work is waiting
+            # As many as all pools have slots, so that a provider that hangs keeps nobody else waiting. Each is a
+            # process with an interpreter, whose work is mostly waiting for answers.
+            "parallelism": "8",
             "simple_auth_manager_users": f"{USER}:admin",
             "simple_auth_manager_passwords_file": str(login_file(home)),
             "execution_api_server_url": f"{url}/execution/",
