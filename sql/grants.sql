@@ -7,3 +7,7 @@ GRANT USAGE ON SCHEMA makegood TO makegood_jobs, makegood_read;
 GRANT SELECT ON ALL TABLES IN SCHEMA makegood TO makegood_jobs, makegood_read;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA makegood TO makegood_jobs;
 GRANT EXECUTE ON FUNCTION makegood.timeline(text, text) TO makegood_read;
+-- What the pages ask, and counting: it changes no number, only what the next look at them costs.
+GRANT EXECUTE ON FUNCTION makegood.duration_cell(interval), makegood.rollup_period(integer), makegood.rollup_tail(),
+  makegood.metric_ends(integer, integer, text), makegood.metric_attempts(integer, integer, text),
+  makegood.metric_stuck(integer, integer, text), makegood.roll_up(integer) TO makegood_read;

@@ -5,7 +5,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object(
     'workflow', to_jsonb(e) - 'start_hash',
     'asked_at', clock_timestamp(),
-    'transitions', (SELECT jsonb_agg(to_jsonb(t) - 'workflow_id' - 'entity_id' ORDER BY t.seq)
+    'transitions', (SELECT jsonb_agg(to_jsonb(t) - 'workflow_id' - 'entity_id' - 'xact' ORDER BY t.seq)
                       FROM makegood.workflow_transitions t WHERE t.workflow_id = e.id),
     'attempts', coalesce((SELECT jsonb_agg(to_jsonb(a) - 'workflow_id' ORDER BY a.started_at, a.attempt)
                       FROM makegood.step_attempts a WHERE a.workflow_id = e.id), '[]'),
