@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dashboard.data import JOB_LATE_SECONDS
+from dashboard.data import JOBS
 from dashboard.formats import amounts, plural, seconds, short
 
 Rows = Sequence[Mapping[str, Any]]
@@ -25,11 +25,12 @@ class Need:
 
 
 def find_needs(found: Mapping[str, Rows], exponents: Mapping[str, int]) -> list[Need]:
-    """Money first: undos that are held, then parked orders, providers, and the jobs that should have run."""
+    """Money first: undos that are held, then findings, parked orders, providers, and the jobs that should have run."""
     undos = [row for row in found["held"] if row["undo"]]
     parked = [row for row in found["held"] if not row["undo"]]
     return [
         *_held(undos, "Held undo", "undo", "compensations", "Compensations", exponents),
+        *(_finding(row, exponents) for row in found.get("findings", [])),
         *_held(parked, "Parked", "order", "dead_letters", "Dead letters", exponents),
         *(_breaker(row) for row in found["breakers"]),
         *(need for row in found["jobs"] if (need := _job(row))),
@@ -46,6 +47,15 @@ def _held(rows: Rows, kind: str, noun: str, page: str, link: str, exponents: Map
     return [Need(kind, "held", f"{text}: {', '.join(names[:3])}{', …' if count > 3 else ''}", link, page)]
 
 
+def _finding(row: Mapping[str, Any], exponents: Mapping[str, int]) -> Need:
+    """``findings_attention.sql`` gives one row per class and currency: class, findings, amount_minor, currency,
+    oldest_seconds."""
+    money = amounts([row], exponents)
+    text = f"{plural(row['findings'], 'finding')} {short(row['class'], 20)}" + (f", {money} at risk" if money else "")
+    text += f", oldest {seconds(row['oldest_seconds'])}"
+    return Need("Finding", "failed", text, "Reconciliation", "reconciliation", {"class": row["class"]})
+
+
 def _breaker(row: Mapping[str, Any]) -> Need:
     text = f"{short(row['provider'], 60)} is down for {seconds(row['open_seconds'])}: {short(row['error'], 120)}"
     return Need("Provider down", "failed", text, "Waiting orders", "workflows", {"show": "all"})
@@ -53,16 +63,15 @@ def _breaker(row: Mapping[str, Any]) -> Need:
 
 def _job(row: Mapping[str, Any]) -> Need | None:
     if row["id"] is None:
-        text = f"{row['job']} has never run. Airflow runs it every minute; makegood up starts Airflow."
+        text = f"{row['job']} has never run. Airflow runs it {JOBS[row['job']].every}; makegood up starts Airflow."
         return Need("Job", "waiting", text, "Activity", "activity", {"job": row["job"]})
     where = {"run": str(row["id"])}
     if row["state"] in {"failed", "abandoned"}:
         why = short(row["error"] or "it never said its end", 120)
         text = f"{row['job']} {row['state']} {seconds(row['ago_seconds'])} ago: {why}"
         return Need("Job", "failed", text, "The run", "activity", where)
-    if row["ago_seconds"] > JOB_LATE_SECONDS:
-        text = (
-            f"{row['job']} has not run for {seconds(row['ago_seconds'])}; it should every minute. Is Airflow running?"
-        )
+    job = JOBS[row["job"]]
+    if row["ago_seconds"] > job.late_seconds:
+        text = f"{row['job']} has not run for {seconds(row['ago_seconds'])}; it should {job.every}. Is Airflow running?"
         return Need("Job", "stuck", text, "Its last run", "activity", where)
     return None

@@ -76,6 +76,22 @@ def draw_failures(rows: Sequence[Mapping[str, Any]], *, dark: bool) -> go.Figure
     return figure
 
 
+def draw_bands(bands: Sequence[tuple[str, int, str]], *, dark: bool) -> go.Figure:
+    """How many are stuck for how long, the longest at the bottom, each with its money."""
+    shown = list(reversed(bands))
+    names = [name for name, _, _ in shown]
+    figure = go.Figure()
+    figure.add_bar(
+        orientation="h", y=names, x=[count for _, count, _ in shown], marker_color=colour_of("stuck", dark=dark),
+        text=[f"{count:,}" + (f"<br>{_escape(money)}" if money else "") if count else "" for _, count, money in shown],
+        textposition="auto", cliponaxis=False, hoverinfo="skip", insidetextanchor="start",
+    )  # fmt: skip
+    figure.update_layout(bargap=0.25, **_plain(height=260))
+    figure.update_xaxes(visible=False, range=[0, max(count for _, count, _ in shown) * 1.5])
+    figure.update_yaxes(showgrid=False)
+    return figure
+
+
 def draw_timeline(story: Mapping[str, Any], zone: tzinfo, *, dark: bool) -> go.Figure:
     """One order from its start: a lane per state, then one per step with its attempts and the waits between them."""
     bars = [*_state_bars(story), *_attempt_bars(story)]

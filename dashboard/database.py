@@ -6,9 +6,11 @@ Whatever role the address names, a session is read-only, gives up a statement af
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -45,14 +47,16 @@ class Away(Exception):
 class Reader:
     """Runs the named queries of ``sql/queries/dashboard``."""
 
-    def __init__(self) -> None:
+    def __init__(self, find_url: Callable[[], str] = lambda: where.database_url("read")) -> None:
         # The address is asked for at each connection: an embedded server may come back on another port.
+        self._find_url = find_url
         self._pool = psycopg_pool.ConnectionPool(
-            lambda: where.database_url("read"),
+            find_url,
             kwargs={
                 "autocommit": True,
                 "row_factory": dict_row,
                 "connect_timeout": CONNECT_SECONDS,
+                "prepare_threshold": None,  # a plan for any text would not use the index for this one
                 "application_name": "makegood dashboard",
             },
             min_size=0,
@@ -68,10 +72,21 @@ class Reader:
     def close(self) -> None:
         self._pool.close()
 
+    def knows(self, name: str) -> bool:
+        """Whether there is such a query: a part of the house may not be there yet."""
+        return _path(name).is_file()
+
+    def write(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """Runs one that writes, if the server lets us; counting is the only one, and nobody waits for its success."""
+        ignored = contextlib.suppress(psycopg.Error, psycopg_pool.PoolTimeout, MakegoodError)
+        with ignored, self._pool.connection() as connection, connection.transaction():
+            connection.execute("SET TRANSACTION READ WRITE")
+            connection.execute(_read(name), parameters)
+
     def rows(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The rows of one named query, or Away."""
         try:
-            where.database_url("read")  # says at once that the embedded server is down, where the pool would wait
+            self._find_url()  # says at once that the embedded server is down, where the pool would wait
             with self._pool.connection() as connection:
                 return list(connection.execute(_read(name), parameters).fetchall())
         except (psycopg.Error, psycopg_pool.PoolTimeout, MakegoodError) as error:
@@ -97,7 +112,11 @@ def explain(error: Exception) -> Away:
 
 @functools.cache
 def _read(name: str) -> str:
-    return (sql_folder() / "queries" / "dashboard" / f"{name}.sql").read_text(encoding="utf-8")
+    return _path(name).read_text(encoding="utf-8")
+
+
+def _path(name: str) -> Path:
+    return sql_folder() / "queries" / "dashboard" / f"{name}.sql"
 
 
 def _configure(connection: psycopg.Connection[Any]) -> None:

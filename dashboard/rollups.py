@@ -63,7 +63,12 @@ def sum_attempts(rows: Iterable[Row]) -> list[dict[str, Any]]:
         counts = {name: row[name] for name in ("attempts", "failed", "unknown")}
         steps.setdefault((row["step"], row["kind"]), Counter()).update(counts)
     found = [
-        {"step": step, "kind": kind, **counts, "failure_rate": (counts["failed"] + counts["unknown"]) / counts["attempts"]}
+        {
+            "step": step,
+            "kind": kind,
+            **counts,
+            "failure_rate": (counts["failed"] + counts["unknown"]) / counts["attempts"],
+        }
         for (step, kind), counts in steps.items()
     ]
     # As the published query: rates to four places, then by name.

@@ -7,20 +7,23 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard import attention, cards, charts, data, live
+from dashboard import attention, cards, charts, data, formats, live
+from dashboard.periods import PERIODS, Period
 from dashboard.theme import badge_of
+from makegood.settings import get_settings
 
 EVERY_SECONDS = 5.0
 
 
 def draw() -> None:
     period_key, workflow_type = choose()
-    period = data.PERIODS[period_key]
+    period = PERIODS[period_key]
     metrics, trends = data.get_metrics(period_key, workflow_type), data.get_trends(period_key, workflow_type)
     exponents = data.get_exponents()
     slices = charts.fill_slices(period.seconds, period.slice_seconds, data.now())
     columns = st.columns(4)
-    for column, card in zip(columns, cards.make_cards(metrics, trends, slices, period, exponents), strict=True):
+    found = cards.make_cards(metrics, trends, slices, period, exponents, get_targets())
+    for column, card in zip(columns, found, strict=True):
         with column:
             show_card(card)
     show_needs(attention.find_needs(data.get_attention(workflow_type), exponents))
@@ -28,9 +31,19 @@ def draw() -> None:
     show_charts(metrics, trends, period, slices)
 
 
+def get_targets() -> cards.Targets:
+    settings = get_settings()
+    return cards.Targets(
+        settings.target_p95_seconds,
+        settings.target_failure_rate,
+        settings.target_stuck,
+        settings.target_compensation_rate,
+    )
+
+
 def choose() -> tuple[str, str | None]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        period = live.pick("Period", "period", list(data.PERIODS), "24h", lambda key: re.sub(r"(\d+)", r"\1 ", key))
+        period = live.pick("Period", "period", list(PERIODS), "24h", lambda key: re.sub(r"(\d+)", r"\1 ", key))
         return period, live.choose_type()
 
 
@@ -47,6 +60,18 @@ def show_card(card: cards.Card) -> None:
             delta_color=badge_of(card.word),  # type: ignore[arg-type]
         )
         st.text(card.sentence)
+        show_target(card)
+
+
+def show_target(card: cards.Card) -> None:
+    """Whether it is as it should be, told apart by its icon too, not by colour alone."""
+    icon, word = {
+        True: (":material/check_circle:", "completed"),
+        False: (":material/error:", "failed"),
+        None: (":material/radio_button_unchecked:", "waiting"),
+    }[card.met]
+    state = {True: "met", False: "missed", None: "nothing to measure"}[card.met]
+    st.badge(f"Target {card.target}: {state}", icon=icon, color=badge_of(word))  # type: ignore[arg-type]
 
 
 def show_needs(needs: list[attention.Need]) -> None:
@@ -62,11 +87,9 @@ def show_needs(needs: list[attention.Need]) -> None:
             )
 
 
-def show_charts(
-    metrics: dict[str, data.Rows], trends: data.Trends, period: data.Period, slices: list[datetime]
-) -> None:
+def show_charts(metrics: dict[str, data.Rows], trends: data.Trends, period: Period, slices: list[datetime]) -> None:
     dark = live.is_dark()
-    left, right = st.columns(2)
+    left, middle, right = st.columns([4, 3, 3])
     with left, st.container(border=True, height="stretch"):
         st.subheader("How orders ended", anchor=False)
         if trends.ends:
@@ -76,13 +99,29 @@ def show_charts(
             )
         else:
             st.caption(f"No order ended in the last {period.name}. A longer period shows more.")
-    with right, st.container(border=True, height="stretch"):
+    with middle, st.container(border=True, height="stretch"):
         st.subheader("Where attempts fail", anchor=False)
         if metrics["step_failures"]:
             figure = charts.draw_failures(metrics["step_failures"], dark=dark)
             st.plotly_chart(figure, config=charts.CONFIG, key="failures", alt="Failure rate per step")
         else:
             st.caption(f"No step was attempted in the last {period.name}.")
+    with right, st.container(border=True, height="stretch"):
+        show_ages(metrics["stuck"], dark=dark)
+
+
+def show_ages(stuck: data.Rows, *, dark: bool) -> None:
+    st.subheader("How long orders are stuck", anchor=False)
+    if not stuck:
+        st.caption("No order is stuck.")
+        return
+    bands = cards.find_bands(stuck, data.get_exponents())
+    figure = charts.draw_bands(bands, dark=dark)
+    told = ", ".join(f"{name}: {formats.plural(count, 'order')}" for name, count, _ in bands)
+    st.plotly_chart(figure, config=charts.CONFIG, key="ages", alt=told)
+    st.page_link(
+        live.page("workflows"), label="Stuck orders", icon=":material/arrow_forward:", query_params={"show": "stuck"}
+    )
 
 
 st.title("Overview", anchor=False)

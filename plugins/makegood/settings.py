@@ -100,6 +100,14 @@ class Settings(BaseSettings):
     """A fee within these parts of ten thousand of the amount is nothing to look at: cards cost up to about 5 %."""
     reconcile_fee_fixed_minor: int = Field(100, ge=0, le=1_000_000)
     """And so much for each charge on top."""
+    target_p95_seconds: float = Field(60.0, gt=0)
+    """A customer who has waited a minute at the checkout asks whether it worked: 95 in 100 must not."""
+    target_failure_rate: float = Field(0.05, ge=0, le=1)
+    """One call in twenty may need a second try; where it is more, a provider is ill or a step is wrong."""
+    target_stuck: int = Field(0, ge=0)
+    """Each stuck order is a customer who does not know; the jobs take it up within a minute or two."""
+    target_compensation_rate: float = Field(0.05, ge=0, le=1)
+    """Stock runs out now and then; above one order in twenty something upstream sells what it does not have."""
     context_bytes_max: int = Field(64 * 1024, ge=1024, le=64 * 1024)
     """The database refuses more than 64 KiB, so that no row grows without a bound."""
     log_level: str = "INFO"

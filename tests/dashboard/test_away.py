@@ -73,7 +73,7 @@ def test_page_of_a_slow_database_gives_up_in_time(look: Any, normal: Place) -> N
 
 def test_trend_that_takes_too_long_leaves_the_numbers_alone(look: Any, normal: Place) -> None:
     with psycopg.connect(normal.admin) as blocker:
-        blocker.execute("LOCK TABLE makegood.workflow_transitions IN ACCESS EXCLUSIVE MODE")
+        blocker.execute("LOCK TABLE makegood.rollup_stuck IN ACCESS EXCLUSIVE MODE")
         app = look(normal.read)
     assert not app.error
     assert app.metric[2].value == "0"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dashboard import attention, charts, data, formats, theme
+from dashboard.periods import PERIODS
 from makegood import jobs
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -166,7 +167,7 @@ def test_cards_speak_only_our_own_words_where_markdown_is_read() -> None:
     from dashboard import cards
 
     rows = [{"step": "[x](y)", "kind": "forward", "attempts": 2, "failed": 1, "unknown": 0, "failure_rate": 0.5}]
-    card = cards.failure_card(rows, [], [], data.PERIODS["24h"])
+    card = cards.failure_card(rows, [], [], PERIODS["24h"], cards.Targets(60, 0.05, 0, 0.05))
     marked = dataclasses.replace(card, sentence="")
     assert "[x](y)" in card.sentence
     assert "[x](y)" not in str(marked)

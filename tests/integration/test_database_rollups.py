@@ -1,4 +1,4 @@
-"""Counts kept over time are those of the rows, whatever order transactions commit in and wherever counting is killed."""
+"""Counts are those of the rows, whatever order transactions commit in and wherever counting is killed."""
 
 from __future__ import annotations
 
@@ -52,22 +52,27 @@ WAYS = {
 EXECUTION = """
 INSERT INTO makegood.workflow_executions (id, workflow_type, entity_id, current_state, created_at, updated_at,
   next_attempt_at, deadline_at, finished_at, last_seq, start_hash)
-VALUES (%(id)s, 'checkout', %(name)s, %(state)s, now() - %(ages)s[1] * interval '1 s', now() - %(last)s * interval '1 s',
-        now(), now(), CASE WHEN %(ended)s THEN now() - %(last)s * interval '1 s' END, %(hops)s, '')
+VALUES (%(id)s, 'checkout', %(name)s, %(state)s, now() - %(ages)s[1] * interval '1 s',
+        now() - %(last)s * interval '1 s', now(), now(),
+        CASE WHEN %(ended)s THEN now() - %(last)s * interval '1 s' END, %(hops)s, '')
 """
 CHAIN = """
-INSERT INTO makegood.workflow_transitions (workflow_id, entity_id, seq, from_state, to_state, triggered_by, transitioned_at)
+INSERT INTO makegood.workflow_transitions (workflow_id, entity_id, seq, from_state, to_state, triggered_by,
+  transitioned_at)
 SELECT %(id)s, %(name)s, n, (%(states)s::text[])[n - 1], (%(states)s::text[])[n], 'test',
        now() - (%(ages)s::float8[])[n] * interval '1 s'
   FROM generate_series(1, %(hops)s) AS n
 """
 ATTEMPT = """
-INSERT INTO makegood.step_attempts (workflow_id, step, kind, attempt, outcome, error_type, started_at, finished_at, worker)
+INSERT INTO makegood.step_attempts (workflow_id, step, kind, attempt, outcome, error_type, started_at, finished_at,
+  worker)
 VALUES (%(id)s, %(step)s, %(kind)s, %(attempt)s, %(outcome)s,
         CASE WHEN %(outcome)s::text IN ('failed', 'unknown') THEN 'Timeout' END, now() - %(age)s * interval '1 s',
         CASE WHEN %(outcome)s::text IS NOT NULL THEN now() END, 'test')
 """
-CLOSE = "UPDATE makegood.step_attempts SET outcome = 'unknown', error_type = 'Timeout', finished_at = now() WHERE outcome IS NULL"
+CLOSE = """
+UPDATE makegood.step_attempts SET outcome = 'unknown', error_type = 'Timeout', finished_at = now() WHERE outcome IS NULL
+"""
 
 
 @pytest.fixture
@@ -86,7 +91,7 @@ def admin(url: str) -> Iterator[Worker]:
 
 
 def write(worker: Worker, name: str, chance: random.Random) -> None:
-    """One whole order, begun at any time in a hundred days, in the caller's transaction if there is one: as late as rows can be."""
+    """One whole order, begun at any time in a hundred days, in the caller's transaction if there is one."""
     end = chance.choice(["completed"] * 6 + ["failed", "compensated", "reserving"])
     states = list(WAYS[end])
     begun = math.exp(chance.uniform(math.log(2), math.log(100 * 86400)))  # seconds ago
@@ -150,7 +155,9 @@ def assert_ends(counted: list[dict[str, Any]], plain: list[dict[str, Any]]) -> N
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_counts_of_transactions_that_commit_in_any_order_are_those_of_the_rows(admin: Worker, url: str, seed: int) -> None:
+def test_counts_of_transactions_that_commit_in_any_order_are_those_of_the_rows(
+    admin: Worker, url: str, seed: int
+) -> None:
     """Eight writers at once, counting between any two of their steps; late rows, late answers, small batches."""
     chance = random.Random(seed)
     with contextlib.ExitStack() as stack:
@@ -180,7 +187,10 @@ def test_counts_of_transactions_that_commit_in_any_order_are_those_of_the_rows(a
     roll(admin)
     assert_exact(admin)
     assert tail(admin) == 0
-    assert counted(admin) == admin.row("SELECT count(*) AS n FROM makegood.workflow_executions WHERE finished_at IS NOT NULL")["n"]
+    assert (
+        counted(admin)
+        == admin.row("SELECT count(*) AS n FROM makegood.workflow_executions WHERE finished_at IS NOT NULL")["n"]
+    )
 
 
 def tail(worker: Worker) -> int:
@@ -194,13 +204,12 @@ def counted(worker: Worker, unit: str = "day") -> int:
 def test_transaction_that_stays_open_is_not_passed_over_by_later_ones(admin: Worker, url: str) -> None:
     """Its number and its times are older than what is committed and counted meanwhile."""
     chance = random.Random(1)
-    with Worker(url) as slow:
-        with slow.connection.transaction():
-            write(slow, "slow", chance)
-            for number in range(20):
-                write(admin, f"order-{number}", chance)
-            assert roll(admin) == 0  # all of them are younger than it: none is final yet
-            assert_exact(admin)
+    with Worker(url) as slow, slow.connection.transaction():
+        write(slow, "slow", chance)
+        for number in range(20):
+            write(admin, f"order-{number}", chance)
+        assert roll(admin) == 0  # all of them are younger than it: none is final yet
+        assert_exact(admin)
     assert roll(admin) == tail_before(admin, 21)
     assert_exact(admin)
     assert tail(admin) == 0
@@ -321,8 +330,8 @@ def test_counts_nobody_asks_for_are_forgotten_and_no_period_changes(admin: Worke
     while admin.row("SELECT makegood.tidy_rollups(20) AS n")["n"]:
         pass
     assert_exact(admin)
-    old = "SELECT count(*) AS n FROM makegood.rollup_ends WHERE unit = 'minute' AND began_at < now() - interval '49 hours'"
-    assert admin.row(old)["n"] == 0
+    old = "unit = 'minute' AND began_at < now() - interval '49 hours'"
+    assert admin.row(f"SELECT count(*) AS n FROM makegood.rollup_ends WHERE {old}")["n"] == 0
     assert counted(admin) == tail_before(admin, 60)
 
 
@@ -340,7 +349,9 @@ def test_counts_of_one_type_are_its_own(admin: Worker) -> None:
 
 def as_list(worker: Worker, name: str, kind: str | None) -> list[str]:
     what = "t.state, t.ended" if name == "metric_ends" else "t.step, t.kind, t.attempts"
-    rows = worker.connection.execute(f"SELECT (t.slice, {what})::text AS t FROM makegood.{name}(7776000, 259200, %s) AS t", (kind,))  # type: ignore[arg-type]
+    rows = worker.connection.execute(
+        f"SELECT (t.slice, {what})::text AS t FROM makegood.{name}(7776000, 259200, %s) AS t", (kind,)
+    )  # type: ignore[arg-type]
     return [row["t"] for row in rows]
 
 
@@ -359,7 +370,9 @@ def test_percentile_of_the_cells_is_within_two_percent_of_the_published_one(admi
     roll(admin)
     (plain,) = (
         row
-        for row in admin.rows((sql_folder() / "queries" / "duration.sql").read_text().replace("FROM ", "FROM makegood."))
+        for row in admin.rows(
+            (sql_folder() / "queries" / "duration.sql").read_text().replace("FROM ", "FROM makegood.")
+        )
         if row["current_state"] == "completed"
     )
     rows = admin.rows("SELECT * FROM makegood.metric_ends(86400, 3600)")

@@ -49,6 +49,18 @@ def recovery(runs: Runs = 3, only: Only = None, json: output.JsonFlag = False) -
     return _run(measure, FIGURES, runs, only, json=json)
 
 
+@bench.command(epilog="Example: makegood bench dashboard --only overview_growth --only order_growth")
+def dashboard(runs: Runs = 3, only: Only = None, json: output.JsonFlag = False) -> int:
+    """Measure what looking costs beside 2 million orders and with 20 viewers. Exit 1 when a figure misses its limit.
+
+    Writes 12 million transitions into a scratch database on your server (about 6 GB for the time being) and looks at
+    the pages with Debian's chromium; some ten minutes.
+    """
+    from bench.dashboard import FIGURES, measure
+
+    return _run(measure, FIGURES, runs, only, json=json)
+
+
 def _run(
     measure: Callable[..., list[Figure]], known: Sequence[str], runs: int, only: list[str] | None, *, json: bool
 ) -> int:

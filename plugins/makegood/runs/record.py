@@ -57,7 +57,7 @@ async def finish_run(database: Database, run_id: uuid.UUID, error: str | None = 
 
 
 async def tidy(database: Database, keep_days: int) -> None:
-    """Bounded housekeeping: ended dead letters are resolved, old keys, runs, decisions and messages go, ends are counted."""
+    """Bounded housekeeping: ended dead letters are resolved, what is old goes, what ended is counted."""
     await database.call("SELECT * FROM makegood.tidy(%s)", (keep_days,))
     await roll_up(database)
     await database.call("SELECT makegood.tidy_rollups()")

@@ -2,9 +2,9 @@
 
 from makegood.migrations import run_file
 
-revision = "0004"
-down_revision = "0002"
+revision = "0007"
+down_revision = "0006"
 
 
 def upgrade() -> None:
-    run_file("migrations/0004_rollups.sql")
+    run_file("migrations/0007_rollups.sql")

@@ -1,0 +1,183 @@
+"""The dashboard's pages as somebody looks at them: their reads through its own reader, and in a real browser."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bench.scratch import Scratch, to_url
+from dashboard import rollups
+from dashboard.database import Reader
+from dashboard.periods import PERIODS
+from makegood import jobs
+from makegood.errors import ConfigurationError
+from makegood.local import ports
+from makegood.local.service import get_answer
+from makegood.migrations import sql_folder
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    # A screen on a wall is in nobody's background.
+    "--disable-background-timer-throttling",
+    "--disable-renderer-backgrounding",
+    "--disable-backgrounding-occluded-windows",
+]
+PLAIN = ("duration", "step_failure_rate", "stuck_count", "compensation_rate")
+NUMBERS = "[data-testid=stMetricValue]"
+START_SECONDS = 60.0
+PAINT_MILLISECONDS = 60_000
+ROUNDS = 5
+
+
+@contextlib.contextmanager
+def open_reader(scratch: Scratch) -> Iterator[Reader]:
+    reader = Reader(lambda: to_url(scratch.jobs_url))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def read_overview(reader: Reader, period_key: str) -> int:
+    """All that the overview reads and works out at one refresh, of nothing that was read before; how many rows."""
+    period = PERIODS[period_key]
+    about = {"period_seconds": period.seconds, "slice_seconds": period.slice_seconds, "workflow_type": None}
+    ends, attempts = reader.rows("ends", about), reader.rows("attempts", about)
+    for work_out in (rollups.sum_ends, rollups.slice_ends):
+        work_out(ends)
+    for work_out in (rollups.sum_attempts, rollups.slice_attempts):
+        work_out(attempts)
+    rest = [reader.rows(name, about) for name in ("stuck_trend", "stuck", "owed", "held")]
+    rest += [reader.rows(name) for name in ("server", "rollups_late", "breakers")]
+    rest.append(reader.rows("job_health", {"jobs": [jobs.RECOVERY, jobs.COMPENSATION]}))
+    return sum(len(rows) for rows in (ends, attempts, *rest))
+
+
+def read_order(reader: Reader, order: str) -> int:
+    """All that an order's page reads; how many rows."""
+    story = reader.rows("story", {"order": order})
+    if not story:
+        raise ConfigurationError(f"{order} is not there; the run is void")
+    return len(story) + len(reader.rows("money", {"order": order})) + len(reader.rows("server"))
+
+
+def take_milliseconds(do: Callable[[], Any], rounds: int = ROUNDS) -> float:
+    """The median of a few; the first one warms the cache and does not count."""
+    times = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        do()
+        times.append((time.perf_counter() - begin) * 1000)
+    return statistics.median(times[1:])
+
+
+def run_published(scratch: Scratch, name: str, *, indexed: bool = True) -> int:
+    """A published query as somebody pastes it; without our indexes if asked to; how many rows."""
+    with psycopg.connect(scratch.admin_url, autocommit=True) as connection:
+        connection.execute("SET search_path = makegood, public")
+        if not indexed:
+            connection.execute("SET enable_indexscan = off")
+            connection.execute("SET enable_bitmapscan = off")
+            connection.execute("SET enable_indexonlyscan = off")
+        query = (sql_folder() / "queries" / f"{name}.sql").read_text(encoding="utf-8")
+        return len(connection.execute(query.encode()).fetchall())
+
+
+@contextlib.contextmanager
+def serve(scratch: Scratch) -> Iterator[str]:
+    """The dashboard as `make up` runs it, over one scratch database; its address."""
+    port = ports.choose_port()
+    with tempfile.TemporaryDirectory() as home:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKEGOOD_")}
+        env = {**kept, "MAKEGOOD_HOME": home, "MAKEGOOD_DATABASE_URL": to_url(scratch.jobs_url)}
+        command = [sys.executable, "-m", "dashboard", "--port", str(port)]
+        process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _wait_for(port, process)
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while get_answer(f"http://127.0.0.1:{port}/_stcore/health") is None:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise ConfigurationError("the dashboard did not start", hint="Try: python -m dashboard")
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def open_browser() -> Iterator[Any]:
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415  only this figure needs it
+    except ImportError:
+        raise ConfigurationError(
+            "playwright is not installed", hint="It is in the development lock: make .venv/.installed-dev"
+        ) from None
+    if not CHROMIUM.exists():
+        raise ConfigurationError(f"there is no {CHROMIUM}", hint="On Debian: apt install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def paint_milliseconds(browser: Any, address: str) -> float:
+    """From opening the address, as somebody new, to four numbers on the screen."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    try:
+        page = context.new_page()
+        begin = time.perf_counter()
+        page.goto(address, wait_until="commit")
+        page.wait_for_function(f"document.querySelectorAll('{NUMBERS}').length === 4", timeout=PAINT_MILLISECONDS)
+        return (time.perf_counter() - begin) * 1000
+    finally:
+        context.close()
+
+
+def watch_database_milliseconds(browser: Any, address: str, scratch: Scratch, viewers: int, seconds: float) -> float:
+    """The time the server spent on this database's statements while so many looked at the overview for so long."""
+    contexts = [browser.new_context(viewport={"width": 800, "height": 600}) for _ in range(viewers)]
+    try:
+        pages = [context.new_page() for context in contexts]
+        for page in pages:
+            page.goto(address, wait_until="commit")
+        for page in pages:
+            page.wait_for_function(f"document.querySelectorAll('{NUMBERS}').length === 4", timeout=PAINT_MILLISECONDS)
+        before = read_active_milliseconds(scratch)
+        pages[0].wait_for_timeout(seconds * 1000)
+        return read_active_milliseconds(scratch) - before
+    finally:
+        for context in contexts:
+            context.close()
+
+
+def read_active_milliseconds(scratch: Scratch) -> float:
+    """What the server itself has summed up; sessions hand theirs in when they fall idle, at most once a second."""
+    time.sleep(1.5)
+    with psycopg.connect(scratch.admin_url, dbname="postgres", autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT active_time FROM pg_stat_database WHERE datname = %s", (scratch.name,)
+        ).fetchone()
+    if row is None:
+        raise ConfigurationError(f"{scratch.name} has no statistics")
+    return float(row[0])
