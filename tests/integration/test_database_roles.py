@@ -70,6 +70,8 @@ API = {
     "record_decisions",
     "count_stuck",
     "tidy",
+    "roll_up",
+    "tidy_rollups",
     "take_messages",
     "publish_messages",
     "postpone_messages",
@@ -175,8 +177,18 @@ def test_jobs_role_may_execute_every_function_of_the_interface(admin: Worker) ->
     assert executable_by(admin, "makegood_jobs") >= API
 
 
-def test_read_role_may_execute_only_the_timeline(admin: Worker) -> None:
-    assert executable_by(admin, "makegood_read") == {"timeline"}
+def test_read_role_may_execute_only_what_reads_and_what_counts(admin: Worker) -> None:
+    """Counting changes no number, only what the next look at it costs."""
+    reads = {
+        "timeline",
+        "duration_cell",
+        "rollup_period",
+        "rollup_tail",
+        "metric_ends",
+        "metric_attempts",
+        "metric_stuck",
+    }
+    assert executable_by(admin, "makegood_read") == {*reads, "roll_up"}
 
 
 def test_public_may_execute_nothing(admin: Worker) -> None:
