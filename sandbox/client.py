@@ -226,6 +226,13 @@ class ShopControl:
     def settle_refund(self, refund: str, status: str) -> Json:
         return self._ask("POST", f"/control/refunds/{refund}/settle", {"status": status})
 
+    def pay_out(self, currency: str = "usd", status: str = "paid") -> Json:
+        """One payout of everything in that currency that was not paid out yet."""
+        return self._ask("POST", "/control/payouts", {"currency": currency, "status": status})
+
+    def settle_payout(self, payout: str, status: str) -> Json:
+        return self._ask("POST", f"/control/payouts/{payout}/settle", {"status": status})
+
     def wait_until_healthy(self, seconds: float = START_SECONDS_MAX) -> None:
         """For a shop that something else started."""
         deadline = time.monotonic() + seconds

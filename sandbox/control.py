@@ -7,6 +7,8 @@ PUT  /control/latency {"ms": 50}         POST /control/clock {"advance_seconds":
 POST /control/disputes {"charge", "status"?, "amount"?, "reason"?}
 POST /control/disputes/{id}/close {"status": "won" | "lost"}
 POST /control/refunds/{id}/settle {"status": "succeeded" | "failed"}
+POST /control/payouts {"currency": "usd", "status"?: "pending" | "in_transit" | "paid"}
+POST /control/payouts/{id}/settle {"status": "paid" | "failed"}
 POST /control/reset
 """
 
@@ -28,6 +30,8 @@ from sandbox.faults import FaultPlan
 from sandbox.ids import new_id
 from sandbox.oracle import read_call_counts, read_calls, read_log, read_order, read_totals
 from sandbox.parameters import AMOUNT_MAX
+from sandbox.payouts import OPEN_STATUSES as PAYOUT_STATUSES
+from sandbox.payouts import SETTLED_STATUSES, pay_out, settle_payout
 from sandbox.refunds import settle_refund
 from sandbox.shop import Call, Shop
 from sandbox.store import Json
@@ -59,6 +63,8 @@ def control_routes(shop: Shop) -> list[Route]:
         route("POST", "/disputes", _open_dispute),
         route("POST", "/disputes/{id}/close", _close_dispute),
         route("POST", "/refunds/{id}/settle", _settle_refund),
+        route("POST", "/payouts", _pay_out),
+        route("POST", "/payouts/{id}/settle", _settle_payout),
         route("POST", "/reset", _reset),
     ]
 
@@ -152,6 +158,22 @@ def _settle_refund(shop: Shop, given: Json) -> Json:
         raise bad_request(f"{refund['id']} is {refund['status']} and cannot become {status}")
     with shop.store.transaction():
         return settle_refund(shop, _call_of("refund"), refund, status)
+
+
+def _pay_out(shop: Shop, given: Json) -> Json:
+    currency = require_string(given, "currency").lower()
+    status = _read_choice(given, PAYOUT_STATUSES, "paid")
+    with shop.store.transaction():
+        return pay_out(shop, _call_of("payouts"), currency, status)
+
+
+def _settle_payout(shop: Shop, given: Json) -> Json:
+    payout = _get(shop, "payout", given["id"])
+    status = _read_choice(given, SETTLED_STATUSES, None)
+    if payout["status"] not in PAYOUT_STATUSES or payout["status"] == status:
+        raise bad_request(f"{payout['id']} is {payout['status']} and cannot become {status}")
+    with shop.store.transaction():
+        return settle_payout(shop, _call_of("payouts"), payout, status)
 
 
 def _reset(shop: Shop, _: Json) -> Json:

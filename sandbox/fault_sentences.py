@@ -48,6 +48,12 @@ WHATS = {
     "succeeds but says the wrong amount": "wrong_amount",
     "succeeds but says the wrong currency": "wrong_currency",
     "is refused": "refused",
+    "is unauthorized": "unauthorized",
+    "skips a page": "skipped_page",
+    "leaves out a row": "dropped_row",
+    "repeats a row": "repeated_row",
+    "denies that there is more": "more_denied",
+    "claims that there is more": "more_claimed",
 }
 PLURALS = {
     "is": "are",
@@ -58,6 +64,11 @@ PLURALS = {
     "hangs": "hang",
     "happens": "happen",
     "says": "say",
+    "skips": "skip",
+    "leaves": "leave",
+    "repeats": "repeat",
+    "denies": "deny",
+    "claims": "claim",
     "succeeds": "succeed",
 }
 ORDINALS = {word: nth for nth, word in enumerate(words("first second third fourth fifth sixth seventh"), 1)}

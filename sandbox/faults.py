@@ -39,15 +39,23 @@ FAULTS = {
     "slow_drip": "it happens, and the body comes a byte at a time",
     "wrong_amount": "it happens, and the body says another amount",
     "wrong_currency": "it happens, and the body says another currency",
+    "unauthorized": "401; nothing happens, nothing is stored",
+    "skipped_page": "a list answers with the page after the one that was asked for",
+    "dropped_row": "a list leaves out a row in the middle of its page",
+    "repeated_row": "a list shows the first row of its page twice",
+    "more_denied": "a list says that there is no more",
+    "more_claimed": "a list says that there is more",
     "refused": "a definite no: card_declined, out_of_stock, undeliverable, …",
 }
-BEFORE = frozenset(("timeout_before", "reset_before", "rate_limited", "error_503"))
+BEFORE = frozenset(("timeout_before", "reset_before", "rate_limited", "error_503", "unauthorized"))
+IN_LISTS = frozenset(("skipped_page", "dropped_row", "repeated_row", "more_denied", "more_claimed"))
 # Where a fault would say nothing: a release has no amount, and a read cannot be refused.
 _WITH_MONEY = frozenset(("charge", "capture", "cancel_charge", "refund", *READS))
 APPLIES_TO = {
     "wrong_amount": _WITH_MONEY,
     "wrong_currency": _WITH_MONEY,
     "refused": frozenset(WRITES),
+    **dict.fromkeys(IN_LISTS, frozenset(("list",))),
 }
 
 

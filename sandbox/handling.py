@@ -6,6 +6,7 @@ its line in the log and the stored answer are one commit, and only after it does
 
 from __future__ import annotations
 
+import email.utils
 import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -15,9 +16,9 @@ from starlette.responses import Response
 
 from sandbox.answers import Answer, RefusedError
 from sandbox.decoding import begin_call, decode_call
-from sandbox.faults import BEFORE, OPERATIONS
+from sandbox.faults import BEFORE, IN_LISTS, OPERATIONS
 from sandbox.idempotency import answer_once, check_key, keep_answer
-from sandbox.lies import answer_before, failure, refuse, tell_wrongly
+from sandbox.lies import answer_before, failure, list_wrongly, refuse, tell_wrongly
 from sandbox.shop import Call, Endpoint, Shop
 from sandbox.wire import Hang, Reset, SlowDrip, Truncated, to_response
 
@@ -35,7 +36,7 @@ def handler_of(shop: Shop, endpoint: Endpoint) -> Handler:
             call = await decode_call(shop, call, request)
         except RefusedError as refusal:
             note(shop, call, None, refusal.answer.status)
-            return _finish(call, refusal.answer)
+            return _finish(shop, call, refusal.answer)
         except ClientDisconnect:
             return Reset()  # the caller left in the middle of its own request, which was never complete
         try:
@@ -69,6 +70,8 @@ async def _read(shop: Shop, endpoint: Endpoint, call: Call, fault: str | None) -
     await shop.pause()
     if fault in ("error_500_stored", "error_500_after"):
         return failure(call)
+    if fault in IN_LISTS:
+        return list_wrongly(shop, call, endpoint.perform, fault)
     return endpoint.perform(shop, call)
 
 
@@ -102,7 +105,7 @@ def _stop_before(shop: Shop, call: Call, fault: str | None) -> Response:
     answer = answer_before(shop, call, fault)
     note(shop, call, fault, None if answer is None else answer.status)
     if answer is not None:
-        return _finish(call, answer)
+        return _finish(shop, call, answer)
     return Reset() if fault == "reset_before" else Hang(shop, shop.faults.hang_seconds)
 
 
@@ -111,7 +114,7 @@ def _send(shop: Shop, call: Call, fault: str | None, answer: Answer) -> Response
         return Hang(shop, shop.faults.hang_seconds)
     if fault == "reset_after":
         return Reset()
-    answer = _with_headers(call, tell_wrongly(fault, answer))
+    answer = _with_headers(shop, call, tell_wrongly(fault, answer))
     if fault == "truncated":
         return Truncated(answer.body, answer.status, answer.headers, media_type="application/json")
     if fault == "slow_drip":
@@ -119,12 +122,14 @@ def _send(shop: Shop, call: Call, fault: str | None, answer: Answer) -> Response
     return to_response(answer)
 
 
-def _finish(call: Call, answer: Answer) -> Response:
-    return to_response(_with_headers(call, answer))
+def _finish(shop: Shop, call: Call, answer: Answer) -> Response:
+    return to_response(_with_headers(shop, call, answer))
 
 
-def _with_headers(call: Call, answer: Answer) -> Answer:
-    headers = {"Request-Id": call.request_id, **answer.headers}
+def _with_headers(shop: Shop, call: Call, answer: Answer) -> Answer:
+    # The shop's own time, which a test may have advanced: who asks what time it is here must not hear the machine's.
+    date = email.utils.formatdate(shop.clock.now(), usegmt=True)
+    headers = {"Date": date, "Request-Id": call.request_id, **answer.headers}
     if call.key is not None:
         headers["Idempotency-Key"] = call.key
     if call.version is not None:

@@ -21,6 +21,8 @@ EffectKind = Literal[
     "refund_failed",  # a refund that was pending or succeeded came back
     "dispute_opened",
     "dispute_closed",
+    "payout",  # the balance sent to the bank
+    "payout_failed",  # and back
     "reservation",
     "release",
     "shipment",

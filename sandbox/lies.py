@@ -9,6 +9,7 @@ from typing import Any
 from sandbox.answers import Answer, cannot, error_for, service_error
 from sandbox.cards import REFUSING_CARD
 from sandbox.shop import Call, Performer, Shop
+from sandbox.store import to_json
 
 GARBAGE = "<html><body>upstream connect error or disconnect/reset before headers</body></html>"
 AMOUNTS = frozenset(("amount", "amount_captured", "amount_received", "amount_capturable", "amount_refunded", "net"))
@@ -30,6 +31,8 @@ def answer_before(shop: Shop, call: Call, fault: str | None) -> Answer | None:
     if fault == "rate_limited":
         answer = error_for(call.service, 429, "rate_limit", "Too many requests.", error_type="invalid_request_error")
         return replace(answer, headers={"Retry-After": str(shop.faults.retry_after_seconds)})
+    if fault == "unauthorized":
+        return error_for(call.service, 401, None, "Invalid API Key provided.", error_type="invalid_request_error")
     if fault == "error_503":
         return error_for(call.service, 503, None, "The service is not available at the moment.")
     return None
@@ -46,6 +49,23 @@ def refuse(shop: Shop, call: Call, perform: Performer) -> Answer:
     if call.operation in REFUSALS:
         raise cannot("The request was refused.", code=REFUSALS[call.operation])
     return service_error(*SERVICE_REFUSALS[call.operation])
+
+
+def list_wrongly(shop: Shop, call: Call, perform: Performer, fault: str) -> Answer:
+    """A list as a provider shows it on a bad day: by one page or row too few or too many, or wrong about its end."""
+    answer = perform(shop, call)
+    page = json.loads(answer.body)
+    rows = page.get("data") or []
+    if fault == "skipped_page" and rows and page.get("has_more"):
+        params = {name: value for name, value in call.params.items() if name != "ending_before"}
+        return perform(shop, replace(call, params={**params, "starting_after": rows[-1]["id"]}))
+    if fault == "dropped_row" and rows:
+        rows.pop(len(rows) // 2)
+    elif fault == "repeated_row" and rows:
+        rows.insert(0, rows[0])
+    elif fault in ("more_denied", "more_claimed"):
+        page["has_more"] = fault == "more_claimed"
+    return replace(answer, body=to_json(page))
 
 
 def tell_wrongly(fault: str | None, answer: Answer) -> Answer:

@@ -43,8 +43,14 @@ COLLECTIONS = (
     Collection(
         "balance_transaction",
         "/v1/balance_transactions",
-        {"source": "parent = ?", "type": "tag = ?", "currency": "json_extract(body, '$.currency') = ?"},
+        {
+            "source": "parent = ?",
+            "type": "tag = ?",
+            "currency": "json_extract(body, '$.currency') = ?",
+            "payout": "id IN (SELECT object_id FROM payout_items WHERE payout = ?)",
+        },
     ),
+    Collection("payout", "/v1/payouts", {"status": "json_extract(body, '$.status') = ?"}, "payout"),
     Collection("event", "/v1/events", {"type": "tag = ?", "types": "tag IN (SELECT value FROM json_each(?))"}),
 )
 

@@ -65,6 +65,13 @@ CREATE TABLE IF NOT EXISTS calls (
     request_id      TEXT NOT NULL
 );
 
+-- With which payout a movement of the balance left.
+CREATE TABLE IF NOT EXISTS payout_items (
+    payout    TEXT NOT NULL,
+    object_id TEXT PRIMARY KEY
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS payout_items_by_payout ON payout_items (payout);
+
 CREATE TABLE IF NOT EXISTS stock (
     sku       TEXT PRIMARY KEY,
     available INTEGER NOT NULL CHECK (available >= 0)

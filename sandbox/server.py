@@ -39,6 +39,7 @@ class ShopServer(uvicorn.Server):
             log_level="error",
             access_log=False,
             server_header=False,
+            date_header=False,  # an answer has the shop's own time
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=2,
             backlog=BACKLOG,

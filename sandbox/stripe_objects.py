@@ -13,6 +13,7 @@ from sandbox.words import words
 API_VERSION = "2026-10-28.endive"
 AUTHORIZATION_SECONDS = 7 * 24 * 3600
 SETTLES_AFTER_SECONDS = 2 * 24 * 3600
+ARRIVES_AFTER_SECONDS = 24 * 3600
 EVIDENCE_SECONDS = 7 * 24 * 3600
 DISPUTE_FEE = 1500
 BLANK_IN_INTENT = words(
@@ -26,6 +27,12 @@ BLANK_IN_CHARGE = words(
     """
     application application_fee application_fee_amount balance_transaction failure_balance_transaction
     on_behalf_of receipt_number review source source_transfer transfer_data transfer_group
+    """
+)
+BLANK_IN_PAYOUT = words(
+    """
+    application_fee application_fee_amount balance_transaction description destination failure_balance_transaction
+    failure_code failure_message original_payout payout_method reversed_by statement_descriptor trace_id
     """
 )
 COPIED_TO_CHARGE = words(
@@ -162,6 +169,26 @@ def make_balance_transaction(kind: str, source: Json, amount: int, fee: int, cre
         "source": source["id"],
         "status": "available",
         "type": kind,
+    }
+
+
+def make_payout(currency: str, amount: int, status: str, created: int) -> Json:
+    return {
+        "id": new_id("po"),
+        "object": "payout",
+        **dict.fromkeys(BLANK_IN_PAYOUT),
+        "amount": amount,
+        "arrival_date": created + ARRIVES_AFTER_SECONDS,
+        "automatic": True,
+        "created": created,
+        "currency": currency,
+        "livemode": False,
+        "metadata": {},
+        "method": "standard",
+        "reconciliation_status": "completed",
+        "source_type": "card",
+        "status": status,
+        "type": "bank_account",
     }
 
 

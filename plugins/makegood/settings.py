@@ -78,6 +78,15 @@ class Settings(BaseSettings):
     """A stuck workflow of a type that no worker here knows is another deployment's, until nobody came for an hour."""
     keep_days: int = Field(90, ge=1, le=3650)
     """Runs of jobs, what they decided and delivered messages are kept this long; workflows and transitions for ever."""
+    sync_overlap_seconds: int = Field(3600, ge=0, le=30 * 86400)
+    """So far before its watermark the provider is read again: what became visible late is found within an hour."""
+    sync_lag_seconds: int = Field(60, ge=1, le=86400)
+    """The watermark stays this far behind the provider's clock: objects of this second may still be on their way."""
+    sync_pages_at_once: int = Field(8, ge=1, le=64)
+    """Requests under way at one time per collection: at 100 ms each, five collections fill the live rate."""
+    sync_rate_per_second: float | None = Field(None, gt=0, le=1000)
+    """Requests to the provider's lists; unset means what Stripe allows the key: 100 live, 25 in a sandbox. Lower it
+    where the shop's own calls need a share of that."""
     notify_urls: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Where alerts go, in apprise's form (mailto://…, slack://…, pagerduty://…), separated by spaces or commas."""
     dashboard_port: int = Field(8501, ge=1, le=65535)

@@ -36,6 +36,7 @@ CREATE OR REPLACE FUNCTION makegood.refuse_provider_row(p_collection text, p_row
 LANGUAGE sql STABLE AS $$
   SELECT CASE
     WHEN jsonb_typeof(p_row) IS DISTINCT FROM 'object' THEN 'it is not an object'
+    WHEN p_row ? 'refused' THEN left(coalesce(p_row->>'refused', 'it could not be read'), 900)  -- by who read it
     WHEN coalesce(length(p_row->>'id'), 0) NOT BETWEEN 1 AND 255 THEN 'its id must have 1 to 255 characters'
     WHEN coalesce(p_row->>'currency', '') !~ '^[A-Z]{3}$'
       THEN format('its currency is %s; it must be three capitals, for example EUR', coalesce(left(p_row->>'currency', 20), 'missing'))

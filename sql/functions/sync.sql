@@ -61,9 +61,6 @@ BEGIN
     SELECT p_provider, p_collection, to_timestamp((i.v->>'from')::bigint), to_timestamp((i.v->>'until')::bigint)
       FROM jsonb_array_elements(p_windows) AS i(v);
   END IF;
-  UPDATE makegood.provider_sync SET error = NULL WHERE provider = p_provider AND collection = p_collection AND error IS NOT NULL
-     AND NOT EXISTS (SELECT FROM makegood.provider_windows w
-                      WHERE w.provider = p_provider AND w.collection = p_collection AND w.error IS NOT NULL);
   RETURN QUERY SELECT * FROM makegood.provider_windows w WHERE w.provider = p_provider AND w.collection = p_collection
                 ORDER BY w.from_at;
 END

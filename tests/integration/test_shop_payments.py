@@ -10,7 +10,7 @@ import httpx
 import pytest
 import stripe
 
-from sandbox.client import ShopControl, ShopProcess
+from sandbox.client import ShopControl, ShopError, ShopProcess
 
 # The client hands httpx a string where httpx would rather have bytes; that is theirs to settle.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -295,3 +295,19 @@ def test_wrong_key_reaches_the_client_as_authentication_error(
 def test_unknown_address_is_refused_in_stripes_shape(process: ShopProcess) -> None:
     answer = httpx.post(process.url + "/v1/customers", headers={"Authorization": "Bearer sk_test_any"})
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
+
+
+def test_payout_holds_everything_that_was_not_paid_out_and_says_what_it_is_made_of(
+    client: stripe.StripeClient, control: ShopControl
+) -> None:
+    paid = [charge(client) for _ in range(3)]
+    payout = control.pay_out("usd", status="in_transit")
+    parts = client.v1.balance_transactions.list({"payout": payout["id"], "limit": 100}).data
+    own = [part for part in parts if part.type == "payout"]
+    assert {part.source for part in parts} == {*(intent.latest_charge for intent in paid), payout["id"]}
+    assert sum(part.net for part in parts if part.type != "payout") == payout["amount"] == -own[0].net
+    assert client.v1.payouts.retrieve(payout["id"]).status == "in_transit"
+    assert control.settle_payout(payout["id"], "paid")["status"] == "paid"
+    assert [item.id for item in client.v1.payouts.list().data] == [payout["id"]]
+    with pytest.raises(ShopError, match="nothing in usd"):
+        control.pay_out("usd")

@@ -20,6 +20,7 @@ COMMAND_MODULES = (
     "recover",
     "compensate",
     "reconcile",
+    "reconcile_sync",
     "dlq",
     "prove",
     "bench",
