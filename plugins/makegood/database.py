@@ -38,6 +38,7 @@ _OURS: dict[str, type[errors.MakegoodError]] = {
     "MG010": errors.AlreadyStarted,
     "MG011": errors.InputError,
     "MG012": errors.InvariantError,
+    "MG013": errors.InvariantError,
 }
 
 
