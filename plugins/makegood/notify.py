@@ -31,6 +31,7 @@ TITLES = {
     "approval_requested": ("A second person is asked", "{n} times a second person is asked"),
     "held_compensation": ("An undo is held", "{n} undos are held"),
     "held_workflow": ("An order is held", "{n} orders are held"),
+    "remedies_blocked": ("Nothing is put right", "{n} times nothing is put right"),
     "provider_down": ("A provider is down", "{n} providers are down"),
 }
 

@@ -22,11 +22,8 @@ def with_runner(work: Callable[[Runner], Coroutine[Any, Any, Answer]]) -> Answer
     """Everything that was opened is closed again, whatever the work comes to."""
 
     async def run() -> Answer:
-        settings = get_settings()
-        async with (
-            open_workflows(settings) as workflows,
-            open_runner(where.database_url("jobs"), workflows, settings) as runner,
-        ):
+        settings, url = get_settings(), where.database_url("jobs")
+        async with open_workflows(settings, url) as workflows, open_runner(url, workflows, settings) as runner:
             return await work(runner)
 
     with collecting_less():

@@ -117,6 +117,20 @@ class Settings(BaseSettings):
     """Each stuck order is a customer who does not know; the jobs take it up within a minute or two."""
     target_compensation_rate: float = Field(0.05, ge=0, le=1)
     """Stock runs out now and then; above one order in twenty something upstream sells what it does not have."""
+    remedy_approval_seconds: float = Field(3 * 86400.0, ge=60, le=30 * 86400)
+    """A weekend for the second person; after that it is asked for anew, with what is true then."""
+    remedy_run_age_seconds_max: float = Field(6 * 3600.0, gt=0, le=7 * 86400)
+    """Hourly runs: a verdict older than several of them is made anew before anything is done about it."""
+    remedy_orphan_seconds: float = Field(3600.0, ge=0, le=30 * 86400)
+    """An order that was late for its charge is there an hour later."""
+    remedy_breaker_factor: float = Field(5.0, ge=1, le=1000)
+    """More findings than this many times the usual are no customers' trouble but our own, or the provider's."""
+    remedy_breaker_min: int = Field(50, ge=1, le=1_000_000)
+    """A small house has no median worth the name: up to this many a person can still look through."""
+    remedy_refusals_max: int = Field(3, ge=1, le=100)
+    """What was refused this often would be refused again: a person decides."""
+    remedy_limit: int = Field(500, ge=1, le=100_000)
+    """Findings one run does something about: more than the caps allow anyway, few enough to end before the next run."""
     context_bytes_max: int = Field(64 * 1024, ge=1024, le=64 * 1024)
     """The database refuses more than 64 KiB, so that no row grows without a bound."""
     log_level: str = "INFO"

@@ -1,7 +1,7 @@
 -- Remedies that move no money: our books are corrected, an order is taken on or stopped. Each is one transaction with its
 -- row, its finding's history and its audit line.
 
--- Verdicts: corrected, recorded, resumed, stopped; left (a person decides), with why.
+-- Verdicts: corrected, recorded, resumed, stopped_order; left (a person decides), with why.
 CREATE OR REPLACE FUNCTION makegood.apply_remedy(
   f makegood.reconciliation_findings, p_run_id uuid, p_terms jsonb, p_actor text)
 RETURNS TABLE (verdict text, reason text, remedy_id uuid, workflow_id uuid)
@@ -125,7 +125,7 @@ BEGIN
     PERFORM makegood.pause_workflows(jsonb_build_array(jsonb_build_object(
       'id', e.id, 'fence', e.fence, 'hold_reason', v_why, 'error_type', 'refunded_elsewhere')));
   END IF;
-  RETURN QUERY SELECT 'stopped', v_why, e.id, NULL::text;
+  RETURN QUERY SELECT 'stopped_order', v_why, e.id, NULL::text;
 END
 $$;
 COMMENT ON FUNCTION makegood.stop_order(makegood.reconciliation_findings, text) IS

@@ -3,7 +3,7 @@
 
 -- Carries out the remedy of one finding, as far as SQL can: starts its refund, asks for a second person, or corrects,
 -- resumes or stops at once. Everything that may be in its way is asked under the finding's lock.
--- Verdicts: started (drive workflow_id), awaiting_approval, corrected, recorded, resumed (drive workflow_id), stopped,
+-- Verdicts: started (drive workflow_id), awaiting_approval, corrected, recorded, resumed (drive workflow_id), stopped_order,
 -- dry_run, left (for a person or for time), busy, unknown, or an obstacle of remedy_limits.sql.
 CREATE OR REPLACE FUNCTION makegood.carry_out_remedy(p_finding_id uuid, p_run_id uuid, p_terms jsonb, p_actor text)
 RETURNS TABLE (verdict text, reason text, remedy_id uuid, workflow_id uuid)
@@ -281,8 +281,10 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION makegood.tell_books_again(integer) IS 'Tries again to tell our books of refunds that they could not be told of; how many now know.';
 
--- What a run could do, with what is in the way of each: everything a decision needs. Reads only.
-CREATE OR REPLACE FUNCTION makegood.list_remedies(p_run_id uuid, p_terms jsonb, p_classes text[], p_limit integer)
+-- What a run could do, with what is in the way of each: everything a decision needs. Reads only. A page at a time
+-- (p_after: the last finding of the page before), so that what is in the way of the oldest is in nobody else's.
+CREATE OR REPLACE FUNCTION makegood.list_remedies(
+  p_run_id uuid, p_terms jsonb, p_classes text[], p_limit integer, p_after uuid DEFAULT NULL)
 RETURNS TABLE (finding_id uuid, class text, unit text, order_id text, charge_id text, currency text, remedy text,
                finding_state text, amount_minor bigint, dry_run boolean, approval text, obstacle text, reason text,
                cap text, cap_reason text)
@@ -292,8 +294,11 @@ BEGIN
   SELECT f.id, f.class, f.unit, f.order_id, f.charge_id, f.currency, f.remedy, f.state, a.amount_minor,
          coalesce(p.dry_run, true), o.state, coalesce(w.obstacle, b.obstacle), coalesce(w.reason, b.reason), k.obstacle, k.reason
     FROM (SELECT q.id FROM makegood.reconciliation_findings q
-           WHERE q.state IN ('open', 'acknowledged') AND q.remedy NOT IN ('human', 'wait')
-             AND (p_classes IS NULL OR q.class = ANY (p_classes))
+           WHERE (q.state = 'open' OR (q.state = 'acknowledged' AND EXISTS (
+                   SELECT FROM makegood.reconciliation_remedies g WHERE g.finding_id = q.id AND g.state = 'approved')))
+             AND q.remedy NOT IN ('human', 'wait') AND (p_classes IS NULL OR q.class = ANY (p_classes))
+             AND (p_after IS NULL OR (q.first_seen_at, q.id) > (
+                   SELECT l.first_seen_at, l.id FROM makegood.reconciliation_findings l WHERE l.id = p_after))
            ORDER BY q.first_seen_at, q.id LIMIT p_limit) AS c
     JOIN makegood.reconciliation_findings f ON f.id = c.id
    CROSS JOIN LATERAL (SELECT makegood.remedy_amount(f) AS amount_minor) AS a
@@ -307,5 +312,16 @@ BEGIN
    ORDER BY f.first_seen_at, f.id;
 END
 $$;
-COMMENT ON FUNCTION makegood.list_remedies(uuid, jsonb, text[], integer) IS
+COMMENT ON FUNCTION makegood.list_remedies(uuid, jsonb, text[], integer, uuid) IS
   'Findings that a run could do something about, oldest first, with what is in the way of each.';
+
+-- A run whose remedies are stopped by what it found is worth an alert: once.
+CREATE OR REPLACE FUNCTION makegood.alert_no_remedies(p_run_id uuid, p_obstacle text, p_reason text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  INSERT INTO makegood.outbox (topic, key, payload)
+  VALUES ('alert', format('remedies-%s-%s', p_run_id, p_obstacle), jsonb_build_object(
+          'kind', 'remedies_blocked', 'entity_id', p_run_id, 'workflow_type', 'reconciliation', 'step', 'remedies',
+          'error_type', p_obstacle, 'error', p_reason))
+  ON CONFLICT DO NOTHING
+$$;
+COMMENT ON FUNCTION makegood.alert_no_remedies(uuid, text, text) IS 'Tells people, once, that nothing is put right after a run, and why.';

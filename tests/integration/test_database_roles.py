@@ -82,6 +82,18 @@ API = {
     "give_approval",
     "refuse_approval",
     "use_approval",
+    "carry_out_remedy",
+    "recheck_remedy",
+    "list_remedies",
+    "tell_books_again",
+    "alert_no_remedies",
+    "approve_remedy",
+    "refuse_remedy",
+    "acknowledge_finding",
+    "ignore_finding",
+    "switch_remedies",
+    "set_remedy_policy",
+    "set_remedy_caps",
 }
 
 
@@ -220,6 +232,10 @@ def test_read_role_asking_for_a_cancel_is_refused(admin: Worker, logins: dict[st
         "SELECT * FROM makegood.tidy(0)",
         "SELECT makegood.give_approval(gen_random_uuid(), 'any', 'eve', 'why not')",
         "SELECT makegood.use_approval('refund', 'ch_1', 'any', 'eve')",
+        "SELECT * FROM makegood.carry_out_remedy(gen_random_uuid(), gen_random_uuid(), '{}', 'eve')",
+        "SELECT * FROM makegood.approve_remedy(gen_random_uuid(), 'eve', 'why not')",
+        "SELECT makegood.switch_remedies(false, 'eve', 'why not')",
+        "SELECT makegood.set_remedy_caps('live', 'EUR', '{}', 'eve', 'why not')",
     ],
 )
 @pytest.mark.parametrize("role", ["makegood_read", "stranger"])

@@ -106,7 +106,7 @@ async def _work(url: str, lease_seconds: float, *, take_over_after_seconds: floa
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     if not sys.stdin.isatty():
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
-    async with open_workflows(settings) as workflows, open_runner(url, workflows, settings) as runner:
+    async with open_workflows(settings, url) as workflows, open_runner(url, workflows, settings) as runner:
         with collecting_less():
             await runner.work(stop, take_over_after_seconds=take_over_after_seconds)
 
@@ -123,7 +123,7 @@ async def _register(url: str) -> None:
     from makegood.workflows import open_workflows
 
     settings = get_settings()
-    async with open_workflows(settings) as workflows, open_runner(url, workflows, settings):
+    async with open_workflows(settings, url) as workflows, open_runner(url, workflows, settings):
         pass
 
 

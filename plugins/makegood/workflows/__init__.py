@@ -1,4 +1,4 @@
-"""The workflow types this process knows: ``checkout``, and those of the modules in MAKEGOOD_WORKFLOWS.
+"""The workflow types this process knows: ``checkout``, ``remedy``, and those of the modules in MAKEGOOD_WORKFLOWS.
 
 A module of yours defines ``workflows(settings)``, which returns Workflow values:
 
@@ -18,13 +18,20 @@ from makegood.engine.definitions import Workflow
 from makegood.errors import ConfigurationError
 from makegood.settings import Settings
 from makegood.workflows.checkout import open_checkout
+from makegood.workflows.remedy import open_remedy
 
 
 @contextlib.asynccontextmanager
-async def open_workflows(settings: Settings) -> AsyncIterator[Mapping[str, Workflow]]:
-    """Every known type by name, with its gateways open until the end of the block."""
-    async with open_checkout(settings) as checkout:
-        yield collect([checkout, *load_own(settings)])
+async def open_workflows(settings: Settings, url: str | None = None) -> AsyncIterator[Mapping[str, Workflow]]:
+    """Every known type by name, with its gateways open until the end of the block.
+
+    ``url`` is our own database, which a remedy asks before it moves money; without it remedies are left to others.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        house = [await stack.enter_async_context(open_checkout(settings))]
+        if url is not None:
+            house.append(await stack.enter_async_context(open_remedy(settings, url)))
+        yield collect([*house, *load_own(settings)])
 
 
 def load_own(settings: Settings) -> list[Workflow]:

@@ -2,9 +2,9 @@
 
 from makegood.migrations import run_file
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 
 
 def upgrade() -> None:
-    run_file("migrations/0006_remedies.sql")
+    run_file("migrations/0007_remedies.sql")
