@@ -2,9 +2,9 @@
 
 from makegood.migrations import run_file
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 
 def upgrade() -> None:
-    run_file("migrations/0007_remedies.sql")
+    run_file("migrations/0008_remedies.sql")
