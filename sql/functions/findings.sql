@@ -16,8 +16,8 @@ BEGIN
                                                                  THEN t.refund_grace ELSE t.charge_grace END
               -- An orphan is given back only when a second run, an hour later, has not found its order either.
               WHEN v.class = 'D01' THEN t.now_at + interval '1 hour' END AS due_at,
-         -- Kept in reconciliation_units: a charge that is in no plain pair must be found by an order that comes later.
-         NOT (v.plain_pair = 1 OR (v.class = 'MATCHED' AND v.charge_id IS NULL)) AS kept,
+         -- Kept in reconciliation_units: what an incremental run must know of when something else arrives.
+         v.class <> 'MATCHED' OR v.company = 1 AS kept,
          -- Both sides of what is broken, for people, as they are now.
          CASE WHEN v.class LIKE 'D%' THEN jsonb_strip_nulls(jsonb_build_object(
            'act_minor', nullif(v.act_minor, 0),
@@ -43,15 +43,16 @@ BEGIN
          s.class = 'PENDING', s.details
     FROM side_verdicts s;
   ANALYZE judged;
+  PERFORM makegood.sum_plain(p_run);
   PERFORM makegood.remember_units(p_run.id);
   v_opened := makegood.open_findings(p_run.id);
   v_closed := makegood.close_findings(p_run);
   INSERT INTO work (looked_at, opened, closed)
-  SELECT (SELECT count(*) FROM judged) + (SELECT coalesce(sum(p.charges), 0) FROM plainly p WHERE p.clean), v_opened, v_closed;
+  SELECT (SELECT count(*) FROM judged) + (SELECT coalesce(sum(p.charges), 0) FROM plain_sums p), v_opened, v_closed;
   IF p_counts THEN
     PERFORM makegood.add_up(p_run);
   END IF;
-  DROP TABLE judged;
+  DROP TABLE judged, plain_sums;
 END
 $$;
 COMMENT ON FUNCTION makegood.judge_all(makegood.reconciliation_runs, boolean) IS
@@ -141,6 +142,7 @@ CREATE OR REPLACE FUNCTION makegood.close_findings(p_run makegood.reconciliation
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  v_all boolean := to_regclass('pg_temp.everything') IS NOT NULL;
   v_closed bigint;
 BEGIN
   WITH gone AS MATERIALIZED (
@@ -149,9 +151,9 @@ BEGIN
       LEFT JOIN judged j ON j.unit = f.unit
      WHERE f.state <> 'resolved'
        AND CASE WHEN j.unit IS NOT NULL THEN j.class NOT IN (f.class, 'PENDING')
-                WHEN f.unit LIKE 'charge:%' THEN p_run.kind = 'full' OR EXISTS (
+                WHEN f.unit LIKE 'charge:%' THEN v_all OR EXISTS (
                   SELECT FROM charge_facts c WHERE 'charge:' || c.charge_id = f.unit)
-                ELSE p_run.kind = 'full' AND f.unit LIKE 'order:%' END
+                ELSE v_all AND f.unit LIKE 'order:%' END
        FOR UPDATE OF f
   ), closed AS (
     UPDATE makegood.reconciliation_findings AS f
@@ -177,8 +179,6 @@ COMMENT ON FUNCTION makegood.close_findings(makegood.reconciliation_runs) IS
 -- What the run''s charges come to. The provider''s side is summed up by itself, so that the sums can disagree.
 CREATE OR REPLACE FUNCTION makegood.add_up(p_run makegood.reconciliation_runs) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  v_live boolean := (SELECT t.livemode FROM terms t);
 BEGIN
   DELETE FROM makegood.reconciliation_totals AS r WHERE r.run_id = p_run.id;
   INSERT INTO makegood.reconciliation_totals (run_id, currency, bucket, charges, amount_minor)
@@ -189,32 +189,52 @@ BEGIN
             JOIN verdicts v ON v.unit = CASE WHEN c.link = 'linked' THEN 'order:' || c.first_order ELSE 'charge:' || c.charge_id END
            GROUP BY 1, 2
           UNION ALL
-          SELECT p.currency, 'matched', sum(p.charges), sum(p.amount_minor) FROM plainly p
-           WHERE p.clean AND p.currency IS NOT NULL
-             AND (p.charge_id IS NULL OR NOT EXISTS (SELECT FROM seen_charges c WHERE c.id = p.charge_id))
-           GROUP BY 1
-          UNION ALL
-          -- A full run has summed up pairs that were then looked at closely after all.
-          SELECT c.currency, 'matched', -count(*), -sum(c.captured_minor)
-            FROM seen_charges c LEFT JOIN seen_orders o ON o.payment_ref = c.payment_ref
-           WHERE EXISTS (SELECT FROM plainly p WHERE p.clean AND p.charge_id IS NULL AND p.charges > 0)
-             AND (coalesce(makegood.is_plain_pair(o.order_id, o.status, o.amount_minor, o.currency, o.refunded_minor, c.plain,
-                             c.order_ref, c.captured_minor, c.currency, c.livemode, v_live)
-                           AND (c.order_ref IS NOT NULL OR NOT EXISTS (
-                             SELECT FROM seen_orders x WHERE x.payment_ref = c.payment_ref AND x.order_id <> o.order_id)), false)
-                  OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.id, c.status))
-           GROUP BY 1) AS b
+          SELECT p.currency, 'matched', p.charges, p.amount_minor FROM plain_sums p) AS b
    GROUP BY 1, 2, 3 HAVING sum(b.charges) <> 0 OR sum(b.amount_minor) <> 0;
+  IF to_regclass('pg_temp.everything') IS NOT NULL THEN
+    CREATE TEMPORARY TABLE provider_sums ON COMMIT DROP AS
+    SELECT c.currency, count(*) AS charges, sum(c.captured_minor) AS amount_minor FROM makegood.provider_charges c GROUP BY 1;
+  ELSE
+    CREATE TEMPORARY TABLE provider_sums ON COMMIT DROP AS
+    SELECT s.currency, count(*) AS charges, sum(s.captured_minor) AS amount_minor
+      FROM (SELECT c.currency, c.id, c.captured_minor FROM seen_charges c
+            UNION
+            SELECT p.currency, p.charge_id, p.amount_minor FROM plainly p WHERE p.clean AND p.charge_id IS NOT NULL) AS s
+     GROUP BY 1;
+  END IF;
   INSERT INTO makegood.reconciliation_totals (run_id, currency, bucket, charges, amount_minor)
-  SELECT p_run.id, c.currency, 'provider', count(*), sum(c.captured_minor)
-    FROM makegood.provider_charges c WHERE p_run.kind = 'full' GROUP BY c.currency
-  UNION ALL
-  SELECT p_run.id, s.currency, 'provider', count(*), sum(s.captured_minor)
-    FROM (SELECT c.currency, c.id, c.captured_minor FROM seen_charges c
-          UNION
-          SELECT p.currency, p.charge_id, p.amount_minor FROM plainly p WHERE p.clean AND p.charge_id IS NOT NULL) AS s
-   WHERE p_run.kind <> 'full' GROUP BY s.currency;
+  SELECT p_run.id, s.currency, 'provider', s.charges, s.amount_minor FROM provider_sums s;
 END
 $$;
 COMMENT ON FUNCTION makegood.add_up(makegood.reconciliation_runs) IS
   'The run''s totals per currency: provider, matched, pending and each class.';
+
+-- What was set aside as plain, per currency. A full run has only sums, and takes out of them again what it looked at
+-- closely after all, by the same test.
+CREATE OR REPLACE FUNCTION makegood.sum_plain(p_run makegood.reconciliation_runs) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_live boolean := (SELECT t.livemode FROM terms t);
+BEGIN
+  CREATE TEMPORARY TABLE plain_sums (currency text, charges bigint, amount_minor numeric) ON COMMIT DROP;
+  IF to_regclass('pg_temp.everything') IS NULL THEN
+    INSERT INTO plain_sums
+    SELECT p.currency, sum(p.charges), sum(p.amount_minor) FROM plainly p
+     WHERE p.clean AND p.charge_id IS NOT NULL AND NOT EXISTS (SELECT FROM seen_charges c WHERE c.id = p.charge_id)
+     GROUP BY 1;
+    RETURN;
+  END IF;
+  INSERT INTO plain_sums
+  SELECT e.currency, e.charges, e.amount_minor FROM everything e WHERE e.charges > 0
+  UNION ALL
+  SELECT c.currency, -count(*), -sum(c.captured_minor)
+    FROM seen_charges c LEFT JOIN seen_orders o ON o.payment_ref = c.payment_ref
+   WHERE coalesce(makegood.is_plain_pair(o.order_id, o.status, o.amount_minor, o.currency, o.refunded_minor, c.plain,
+                    c.order_ref, c.captured_minor, c.currency, c.livemode, v_live)
+                  AND (c.order_ref IS NOT NULL OR NOT EXISTS (
+                    SELECT FROM seen_orders x WHERE x.payment_ref = c.payment_ref AND x.order_id <> o.order_id)), false)
+         OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.id, c.status)
+   GROUP BY 1;
+END
+$$;
+COMMENT ON FUNCTION makegood.sum_plain(makegood.reconciliation_runs) IS 'The sums of plain pairs that were not looked at closely.';

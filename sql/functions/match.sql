@@ -122,9 +122,9 @@ DECLARE
   t timestamptz := clock_timestamp();
   g jsonb := p_run.terms;
 BEGIN
-  DROP TABLE IF EXISTS pg_temp.terms, pg_temp.plainly, pg_temp.side_verdicts, pg_temp.seen_orders,
+  DROP TABLE IF EXISTS pg_temp.terms, pg_temp.everything, pg_temp.plainly, pg_temp.side_verdicts, pg_temp.seen_orders,
     pg_temp.seen_charges, pg_temp.seen_refunds, pg_temp.seen_disputes, pg_temp.seen_workflows, pg_temp.links,
-    pg_temp.charge_facts, pg_temp.order_facts, pg_temp.verdicts;
+    pg_temp.charge_facts, pg_temp.order_facts, pg_temp.order_breaks, pg_temp.verdicts;
   CREATE TEMPORARY TABLE terms ON COMMIT DROP AS
   SELECT (g->>'livemode')::boolean AS livemode, (g->>'tolerance_minor')::bigint AS tolerance_minor, t AS now_at,
          t + make_interval(secs => (g->>'lapse_warning_seconds')::double precision) AS lapse_before,
@@ -135,6 +135,7 @@ BEGIN
          make_interval(secs => (g->>'refund_grace_seconds')::double precision) AS refund_grace,
          (g->>'fee_parts_min')::bigint AS fee_parts_min, (g->>'fee_parts_max')::bigint AS fee_parts_max,
          (g->>'fee_fixed_minor')::bigint AS fee_fixed_minor;
+  -- What an incremental run met, one by one; a full run has sums instead, in the table everything.
   CREATE TEMPORARY TABLE plainly (
     order_id text, charge_id text, clean boolean, currency text, charges bigint, amount_minor numeric) ON COMMIT DROP;
   CREATE TEMPORARY TABLE side_verdicts (
@@ -158,8 +159,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION makegood.few_changes_since(xid8) IS 'Whether a full run can afford to check the incremental ones.';
 
--- Everything. One pass over both sides puts plain pairs aside, as sums, and leaves the few others one by one: the group
--- of a plain pair is its currency, that of any other its order and charge.
+-- Everything. One pass over both sides puts plain pairs aside, as sums, and keeps the names of the few others.
 CREATE OR REPLACE FUNCTION makegood.see_everything() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -173,28 +173,28 @@ BEGIN
        WHERE o.payment_ref IN (SELECT c.payment_ref FROM makegood.provider_charges c WHERE c.order_ref IS NULL)
        GROUP BY 1 HAVING count(*) > 1);
   END IF;
-  DROP TABLE plainly;
   -- As text, with its values: a plan with parameters, or over a temporary table, would use one core only.
   EXECUTE format($q$
-    CREATE TEMPORARY TABLE plainly ON COMMIT DROP AS
-    SELECT CASE WHEN NOT p.clean THEN p.order_id END AS order_id, CASE WHEN NOT p.clean THEN p.id END AS charge_id,
-           p.clean, CASE WHEN p.clean THEN p.currency END AS currency,
-           count(p.id) AS charges, sum(p.captured_minor) AS amount_minor
-      FROM (SELECT o.order_id, c.id, c.currency, c.captured_minor,
+    CREATE TEMPORARY TABLE everything ON COMMIT DROP AS
+    SELECT p.currency, count(p.payment_ref) FILTER (WHERE p.clean) AS charges,
+           sum(p.captured_minor) FILTER (WHERE p.clean) AS amount_minor,
+           array_agg(p.order_id) FILTER (WHERE NOT p.clean AND p.order_id IS NOT NULL) AS order_ids,
+           array_agg(p.payment_ref) FILTER (WHERE NOT p.clean AND p.payment_ref IS NOT NULL) AS payment_refs
+      FROM (SELECT o.order_id, c.payment_ref, c.currency, c.captured_minor,
                    coalesce(makegood.is_plain_pair(o.order_id, o.status, o.amount_minor, o.currency, o.refunded_minor,
                               c.plain, c.order_ref, c.captured_minor, c.currency, c.livemode, %L)
                             AND (c.order_ref IS NOT NULL OR c.payment_ref <> ALL (%L::text[])), false)
-                     OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.id, c.status) AS clean
+                     OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.payment_ref, c.status) AS clean
               FROM makegood.reconcilable_orders o FULL JOIN makegood.provider_charges c ON c.payment_ref = o.payment_ref) AS p
-     GROUP BY 1, 2, 3, 4$q$, v_live, v_shared);
+     GROUP BY 1$q$, v_live, v_shared);
   -- Where the workflow says otherwise, a pair is not plain.
   PERFORM makegood.see(
-    ARRAY(SELECT p.order_id FROM plainly p WHERE NOT p.clean AND p.order_id IS NOT NULL
-          UNION SELECT e.entity_id FROM makegood.workflow_executions e WHERE e.current_state IN ('failed', 'compensated')
-          UNION SELECT e.entity_id FROM makegood.workflow_executions e, terms t
-                 WHERE e.current_state NOT IN ('completed', 'failed', 'compensated')
-                   AND (e.current_state = 'compensating' OR e.held_at IS NOT NULL OR e.deadline_at <= t.now_at)),
-    ARRAY(SELECT p.charge_id FROM plainly p WHERE NOT p.clean AND p.charge_id IS NOT NULL));
+    ARRAY(SELECT unnest(p.order_ids) FROM everything p
+          UNION SELECT e.entity_id FROM makegood.workflow_executions e
+                  JOIN makegood.reconcilable_orders o ON o.order_id = e.entity_id AND o.status IN ('paid', 'fulfilled')
+                 WHERE e.current_state IN ('failed', 'compensated')
+          UNION SELECT makegood.late_orders((SELECT t.now_at FROM terms t))),
+    ARRAY(SELECT DISTINCT unnest(p.payment_refs) FROM everything p), '{}', true);
   PERFORM makegood.see_payouts_and_fees('0'::xid8);
 END
 $$;
@@ -248,14 +248,13 @@ BEGIN
     ARRAY(SELECT p.order_id FROM plainly p WHERE NOT p.clean AND p.order_id IS NOT NULL
           UNION SELECT u.order_id FROM makegood.reconciliation_units u, terms t
                  WHERE u.due_at <= t.now_at AND u.order_id IS NOT NULL
-          UNION SELECT e.entity_id FROM makegood.workflow_executions e, terms t
-                 WHERE e.current_state NOT IN ('completed', 'failed', 'compensated')
-                   AND (e.current_state = 'compensating' OR e.held_at IS NOT NULL OR e.deadline_at <= t.now_at)),
+          UNION SELECT makegood.late_orders((SELECT t.now_at FROM terms t))),
+    '{}',
     ARRAY(SELECT p.charge_id FROM plainly p WHERE NOT p.clean AND p.charge_id IS NOT NULL
           UNION SELECT u.charge_id FROM makegood.reconciliation_units u, terms t
                  WHERE u.due_at <= t.now_at AND u.unit LIKE 'charge:%'
           UNION SELECT r.charge_id FROM makegood.provider_refunds r WHERE r.changed_xid >= p_since
-          UNION SELECT d.charge_id FROM makegood.provider_disputes d WHERE d.changed_xid >= p_since));
+          UNION SELECT d.charge_id FROM makegood.provider_disputes d WHERE d.changed_xid >= p_since), false);
   PERFORM makegood.see_payouts_and_fees(p_since);
 END
 $$;
@@ -267,43 +266,61 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM makegood.see(
     ARRAY(SELECT o.order_id FROM makegood.reconcilable_orders o WHERE o.created_at >= p_from AND o.created_at < p_until),
-    ARRAY(SELECT c.id FROM makegood.provider_charges c WHERE c.created_at >= p_from AND c.created_at < p_until));
+    '{}',
+    ARRAY(SELECT c.id FROM makegood.provider_charges c WHERE c.created_at >= p_from AND c.created_at < p_until), false);
 END
 $$;
 COMMENT ON FUNCTION makegood.see_window(timestamptz, timestamptz) IS 'Picks the orders and charges of one span of time, half open.';
 
+-- Orders whose workflow is past its deadline, held or being undone: time alone has made them worth a look.
+CREATE OR REPLACE FUNCTION makegood.late_orders(p_now timestamptz) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.entity_id FROM makegood.workflow_executions e
+   WHERE e.current_state NOT IN ('completed', 'failed', 'compensated')
+     AND (e.current_state = 'compensating' OR e.held_at IS NOT NULL OR e.deadline_at <= p_now)
+$$;
+COMMENT ON FUNCTION makegood.late_orders(timestamptz) IS 'The orders of workflows that are late, held or being undone.';
+
 -- Gathers orders and charges with everything they may belong to, until nothing new is found: with an order all charges
 -- that could be its own, with a charge all orders that could own it. Bounded: a chain longer than this is no order's.
-CREATE OR REPLACE FUNCTION makegood.see(p_orders text[], p_charges text[]) RETURNS void
+--   p_names_known  a full run has met every charge: one that names an order and is not in a plain pair with it is among
+--                  p_payments already, and so is one that two orders claim. Then these need not be looked up.
+CREATE OR REPLACE FUNCTION makegood.see(
+  p_orders text[], p_payments text[], p_charges text[], p_names_known boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_orders text[] := p_orders;
-  v_charges text[] := p_charges;
+  v_payments text[] := p_payments;
+  v_named text[];
+  v_more boolean;
 BEGIN
   CREATE UNIQUE INDEX ON seen_orders (order_id);
   CREATE UNIQUE INDEX ON seen_charges (id);
+  INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.id = ANY (p_charges);
   FOR v_round IN 1..8 LOOP
     WITH added AS (
       INSERT INTO seen_orders SELECT o.* FROM makegood.reconcilable_orders o WHERE o.order_id = ANY (v_orders)
       ON CONFLICT DO NOTHING RETURNING order_id, payment_ref
-    ), found AS (
-      SELECT c.id FROM added a JOIN makegood.provider_charges c ON c.payment_ref = a.payment_ref
-      UNION SELECT c.id FROM added a JOIN makegood.provider_charges c ON c.id = a.payment_ref
-      UNION SELECT c.id FROM added a JOIN makegood.provider_charges c ON c.order_ref = a.order_id
-      UNION SELECT unnest(v_charges)
     )
-    SELECT array_agg(f.id) INTO v_charges FROM found f;
-    WITH added AS (
-      INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.id = ANY (v_charges)
-      ON CONFLICT DO NOTHING RETURNING id, payment_ref, order_ref
-    ), found AS (
-      SELECT o.order_id FROM added a JOIN makegood.reconcilable_orders o ON o.payment_ref = a.payment_ref
-      UNION SELECT o.order_id FROM added a JOIN makegood.reconcilable_orders o ON o.payment_ref = a.id
-      UNION SELECT o.order_id FROM added a JOIN makegood.reconcilable_orders o ON o.order_id = a.order_ref
-    )
-    SELECT array_agg(f.order_id) INTO v_orders FROM found f WHERE NOT EXISTS (SELECT FROM seen_orders s WHERE s.order_id = f.order_id);
-    v_charges := '{}';
-    EXIT WHEN v_orders IS NULL;
+    SELECT array_agg(a.payment_ref) FILTER (WHERE a.payment_ref IS NOT NULL) || v_payments,
+           CASE WHEN NOT p_names_known OR v_round > 1 THEN array_agg(a.order_id) END
+      INTO v_payments, v_named FROM added a;
+    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.payment_ref = ANY (v_payments)
+    ON CONFLICT DO NOTHING;
+    -- An order may keep the charge's own id.
+    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.id = ANY (v_payments)
+    ON CONFLICT DO NOTHING;
+    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.order_ref = ANY (v_named)
+    ON CONFLICT DO NOTHING;
+    v_payments := '{}';
+    SELECT array_agg(f.order_id) INTO v_orders FROM (
+      SELECT c.order_ref AS order_id FROM seen_charges c WHERE c.order_ref IS NOT NULL
+      UNION
+      SELECT o.order_id FROM seen_charges c JOIN makegood.reconcilable_orders o ON o.payment_ref IN (c.payment_ref, c.id)
+       WHERE NOT p_names_known
+    ) AS f WHERE NOT EXISTS (SELECT FROM seen_orders s WHERE s.order_id = f.order_id);
+    SELECT EXISTS (SELECT FROM makegood.reconcilable_orders o WHERE o.order_id = ANY (v_orders)) INTO v_more;
+    EXIT WHEN NOT v_more;
   END LOOP;
   CREATE TEMPORARY TABLE seen_refunds ON COMMIT DROP AS
   SELECT r.charge_id, r.status, r.amount_minor, r.created_at
@@ -317,7 +334,7 @@ BEGIN
   ANALYZE seen_orders, seen_charges, seen_refunds, seen_disputes, seen_workflows;
 END
 $$;
-COMMENT ON FUNCTION makegood.see(text[], text[]) IS
+COMMENT ON FUNCTION makegood.see(text[], text[], text[], boolean) IS
   'Fills the seen_* tables with these orders and charges and everything that hangs together with them.';
 
 -- Payouts and fees are units of their own: they say nothing of a single order.

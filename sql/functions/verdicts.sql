@@ -23,7 +23,7 @@ SELECT DISTINCT q.charge_id, q.order_id
   CREATE TEMPORARY TABLE charge_facts ON COMMIT DROP AS
 -- stage: charge_facts
 SELECT c.id AS charge_id, c.payment_ref, c.order_ref, c.customer_ref, c.status, c.amount_minor, c.captured_minor,
-       c.currency, c.capture_before, c.captures_open, c.plain, c.created_at, l.first_order,
+       c.currency, c.capture_before, c.captures_open, c.created_at, l.first_order,
        CASE WHEN c.livemode <> t.livemode THEN 'other_mode'
             WHEN l.first_order IS NULL THEN 'orphan'
             WHEN l.first_order <> l.last_order THEN 'ambiguous'
@@ -81,7 +81,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
        COALESCE(f.refund_failed_minor, 0) AS refund_failed_minor,
        COALESCE(f.equal, 0) AS equal,
        COALESCE(f.foreign_currency, 0) AS foreign_currency,
-       COALESCE(f.plain, 0) AS plain,
+       COALESCE(f.named_otherwise, 0) AS named_otherwise,
        f.first_charge, f.extra_charge,
        COALESCE(f.extra_minor, 0) AS extra_minor,
        GREATEST(o.created_at, o.changed_at, f.youngest_at, w.updated_at) AS youngest_at
@@ -108,8 +108,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                MAX(k.counts * k.refund_failed_minor) AS refund_failed_minor,
                SUM(CASE WHEN k.counts = 1 AND k.captured_minor = k.order_minor THEN 1 ELSE 0 END) AS equal,
                SUM(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN 1 ELSE 0 END) AS foreign_currency,
-               SUM(CASE WHEN k.counts = 1 AND k.plain AND k.order_ref = k.order_id
-                          AND k.payment_ref = k.order_payment_ref THEN 1 ELSE 0 END) AS plain,
+               SUM(CASE WHEN k.order_ref <> k.order_id THEN 1 ELSE 0 END) AS named_otherwise,
                MIN(CASE WHEN k.place = 1 THEN k.charge_id END) AS first_charge,
                -- Of what was taken beyond the first: the latest that is still to be given back.
                MAX(CASE WHEN k.extra_place = 1 THEN k.charge_id END) AS extra_charge,
@@ -132,10 +131,9 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                           FROM (SELECT h.*, ROW_NUMBER() OVER (PARTITION BY h.order_id
                                          ORDER BY h.rank, h.created_at, h.charge_id) AS place
                                   FROM (SELECT c.charge_id, c.link, c.status, c.amount_minor, c.captured_minor, c.currency,
-                                               c.capture_before, c.captures_open, c.plain, c.order_ref, c.created_at,
+                                               c.capture_before, c.captures_open, c.order_ref, c.created_at,
                                                c.refunded_minor, c.refund_failed_minor, c.disputed_minor, c.lost_minor,
-                                               c.youngest_at, c.payment_ref, o.payment_ref AS order_payment_ref,
-                                               o.order_id, o.amount_minor AS order_minor,
+                                               c.youngest_at, o.order_id, o.amount_minor AS order_minor,
                                                o.currency AS order_currency,
                                                CASE WHEN c.link = 'ambiguous' THEN 1 ELSE 0 END AS ambiguous,
                                                CASE WHEN c.link = 'linked' AND c.status = 'succeeded' THEN 1 ELSE 0 END AS succeeded,
@@ -151,6 +149,47 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
          GROUP BY k.order_id) f ON f.order_id = o.order_id
 -- stage end
   ;
+  -- A table of its own, so that no engine works out a rule twice.
+  CREATE TEMPORARY TABLE order_breaks ON COMMIT DROP AS
+-- stage: order_breaks
+SELECT n.*,
+       n.foreign_currency > 0 AS d16,
+       n.ref_minor + n.lost_minor > n.cap_minor AS d22,
+       n.both_minor > 0 AS d26,
+       n.disputed_minor > 0 AND NOT n.dispute_known AS d24,
+       n.lost_minor > n.written_off_minor AS d25,
+       n.counted >= 2 AND n.net_minor > n.amount_minor AND n.equal >= 1 AS d08,
+       n.cap_minor > 0 AND n.amount_minor > 0
+         AND (n.cap_minor = n.amount_minor * 10 OR n.cap_minor = n.amount_minor * 100
+              OR n.cap_minor = n.amount_minor * 1000 OR n.amount_minor = n.cap_minor * 10
+              OR n.amount_minor = n.cap_minor * 100 OR n.amount_minor = n.cap_minor * 1000) AS d17,
+       n.counted >= 2 AND n.cap_minor > n.amount_minor + n.tolerance_minor AND n.equal = 0 AS d31,
+       n.counted = 1 AND n.cap_minor > n.amount_minor + n.tolerance_minor AS d10,
+       n.cap_minor > 0 AND n.net_minor = 0 AND n.workflow IN ('active', 'late', 'held') AS d23,
+       n.refund_failed_minor > n.ref_minor AS d21,
+       n.net_minor > 0 AND n.workflow = 'compensating' AS d04,
+       n.ours_minor > 0 AND n.ref_minor = 0 AND n.cap_minor > 0 AS d19,
+       n.ours_minor > 0 AND n.ref_minor > 0 AND n.ours_minor <> n.ref_minor AS d20,
+       n.net_minor > 0 AND (n.workflow = 'undone' OR n.status = 'cancelled') AS d03,
+       n.ref_minor > 0 AND n.ours_minor = 0 AND n.workflow <> 'compensating' AS d18,
+       n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed > 0 AS d14,
+       n.nothing_yet AND n.authorized_minor > 0 AND n.capture_before <= n.lapse_before AS d13,
+       n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed = 0 AND n.failed > 0 AS d07,
+       n.paid AND n.charges = 0 AND n.amount_minor > 0 AS d05,
+       n.cap_minor > 0 AND n.cap_minor <> n.amount_minor
+         AND ABS(n.cap_minor - n.amount_minor) <= n.tolerance_minor AS d15,
+       n.cap_minor > 0 AND n.cap_minor < n.amount_minor AND n.captures_open > 0
+         AND n.capture_before > n.now_at AS d12,
+       n.cap_minor > 0 AND n.cap_minor < n.amount_minor - n.tolerance_minor AS d11,
+       n.cap_minor > 0 AND n.status = 'pending' AND n.workflow IN ('completed', 'none') AS d06,
+       n.cap_minor > 0 AND n.workflow IN ('late', 'held') AS d02,
+       n.cap_minor = 0 AND (n.authorized_minor > 0 OR n.pending > 0) AS waits
+  FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor, f.status IN ('paid', 'fulfilled') AS paid,
+               f.cap_minor = 0 AND f.pending = 0 AS nothing_yet,
+               t.tolerance_minor, t.now_at, t.lapse_before
+          FROM order_facts f CROSS JOIN terms t) n
+-- stage end
+  ;
   CREATE TEMPORARY TABLE verdicts ON COMMIT DROP AS
 -- stage: verdicts
 SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
@@ -159,7 +198,7 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
                                       ELSE t.judge_charges_before END THEN v.class
             ELSE 'PENDING' END AS class,
        v.class AS would_be,
-       v.at_risk_minor, v.act_minor, v.also, v.remedy, v.youngest_at, v.capture_before, v.plain_pair
+       v.at_risk_minor, v.act_minor, v.also, v.remedy, v.youngest_at, v.capture_before, v.company
   FROM (
     SELECT 'order:' || x.order_id AS unit, x.order_id,
            CASE WHEN x.class = 'D08' THEN x.extra_charge ELSE x.first_charge END AS charge_id,
@@ -205,7 +244,7 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D02' THEN CASE WHEN x.workflow = 'held' THEN 'human' ELSE 'resume' END
              ELSE 'human' END AS remedy,
            x.also,
-           CASE WHEN x.class = 'MATCHED' AND x.charges = 1 AND x.plain = 1 AND x.paid THEN 1 ELSE 0 END AS plain_pair
+           CASE WHEN x.charges > 1 OR x.named_otherwise > 0 THEN 1 ELSE 0 END AS company
       FROM (
         SELECT b.*,
                CASE WHEN b.d16 THEN 'D16' WHEN b.d22 THEN 'D22' WHEN b.d26 THEN 'D26' WHEN b.d24 THEN 'D24'
@@ -227,43 +266,7 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
                  || CASE WHEN b.d07 THEN 'D07 ' ELSE '' END || CASE WHEN b.d05 THEN 'D05 ' ELSE '' END
                  || CASE WHEN b.d15 THEN 'D15 ' ELSE '' END || CASE WHEN b.d11 THEN 'D11 ' ELSE '' END
                  || CASE WHEN b.d06 THEN 'D06 ' ELSE '' END || CASE WHEN b.d02 THEN 'D02 ' ELSE '' END AS also
-          FROM (
-            SELECT n.*,
-                   n.foreign_currency > 0 AS d16,
-                   n.ref_minor + n.lost_minor > n.cap_minor AS d22,
-                   n.both_minor > 0 AS d26,
-                   n.disputed_minor > 0 AND NOT n.dispute_known AS d24,
-                   n.lost_minor > n.written_off_minor AS d25,
-                   n.counted >= 2 AND n.net_minor > n.amount_minor AND n.equal >= 1 AS d08,
-                   n.cap_minor > 0 AND n.amount_minor > 0
-                     AND (n.cap_minor = n.amount_minor * 10 OR n.cap_minor = n.amount_minor * 100
-                          OR n.cap_minor = n.amount_minor * 1000 OR n.amount_minor = n.cap_minor * 10
-                          OR n.amount_minor = n.cap_minor * 100 OR n.amount_minor = n.cap_minor * 1000) AS d17,
-                   n.counted >= 2 AND n.cap_minor > n.amount_minor + n.tolerance_minor AND n.equal = 0 AS d31,
-                   n.counted = 1 AND n.cap_minor > n.amount_minor + n.tolerance_minor AS d10,
-                   n.cap_minor > 0 AND n.net_minor = 0 AND n.workflow IN ('active', 'late', 'held') AS d23,
-                   n.refund_failed_minor > n.ref_minor AS d21,
-                   n.net_minor > 0 AND n.workflow = 'compensating' AS d04,
-                   n.ours_minor > 0 AND n.ref_minor = 0 AND n.cap_minor > 0 AS d19,
-                   n.ours_minor > 0 AND n.ref_minor > 0 AND n.ours_minor <> n.ref_minor AS d20,
-                   n.net_minor > 0 AND (n.workflow = 'undone' OR n.status = 'cancelled') AS d03,
-                   n.ref_minor > 0 AND n.ours_minor = 0 AND n.workflow <> 'compensating' AS d18,
-                   n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed > 0 AS d14,
-                   n.nothing_yet AND n.authorized_minor > 0 AND n.capture_before <= n.lapse_before AS d13,
-                   n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed = 0 AND n.failed > 0 AS d07,
-                   n.paid AND n.charges = 0 AND n.amount_minor > 0 AS d05,
-                   n.cap_minor > 0 AND n.cap_minor <> n.amount_minor
-                     AND ABS(n.cap_minor - n.amount_minor) <= n.tolerance_minor AS d15,
-                   n.cap_minor > 0 AND n.cap_minor < n.amount_minor AND n.captures_open > 0
-                     AND n.capture_before > n.now_at AS d12,
-                   n.cap_minor > 0 AND n.cap_minor < n.amount_minor - n.tolerance_minor AS d11,
-                   n.cap_minor > 0 AND n.status = 'pending' AND n.workflow IN ('completed', 'none') AS d06,
-                   n.cap_minor > 0 AND n.workflow IN ('late', 'held') AS d02,
-                   n.cap_minor = 0 AND (n.authorized_minor > 0 OR n.pending > 0) AS waits
-              FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor, f.status IN ('paid', 'fulfilled') AS paid,
-                           f.cap_minor = 0 AND f.pending = 0 AS nothing_yet,
-                           t.tolerance_minor, t.now_at, t.lapse_before
-                      FROM order_facts f CROSS JOIN terms t) n) b) x
+          FROM order_breaks b) x
     UNION ALL
     SELECT 'charge:' || c.charge_id, CASE WHEN c.link = 'orphan' THEN c.order_ref ELSE c.first_order END, c.charge_id,
            c.customer_ref, c.currency,
