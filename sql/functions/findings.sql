@@ -227,10 +227,12 @@ BEGIN
   INSERT INTO plain_sums
   SELECT e.currency, e.charges, e.amount_minor FROM everything e WHERE e.charges > 0
   UNION ALL
+  SELECT o.currency, -count(*), -sum(o.captured_minor) FROM others o WHERE o.payment_ref IS NOT NULL GROUP BY 1
+  UNION ALL
   SELECT c.currency, -count(*), -sum(c.captured_minor)
     FROM seen_charges c LEFT JOIN seen_orders o ON o.payment_ref = c.payment_ref
    WHERE coalesce(makegood.is_plain_pair(o.order_id, o.status, o.amount_minor, o.currency, o.refunded_minor, c.plain,
-                    c.order_ref, c.captured_minor, c.currency, c.livemode, v_live)
+                    c.given_back, c.order_ref, c.captured_minor, c.currency, c.livemode, v_live)
                   AND (c.order_ref IS NOT NULL OR NOT EXISTS (
                     SELECT FROM seen_orders x WHERE x.payment_ref = c.payment_ref AND x.order_id <> o.order_id)), false)
          OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.id, c.status)

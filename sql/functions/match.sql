@@ -4,15 +4,17 @@
 -- An order and its charge that need no thought. Full and incremental runs set these aside by this one test.
 -- No search_path of its own, so that the planner can look inside.
 CREATE OR REPLACE FUNCTION makegood.is_plain_pair(
-  p_order_id text, p_status text, p_order_minor bigint, p_order_currency text, p_refunded_minor bigint,
-  p_plain boolean, p_order_ref text, p_captured_minor bigint, p_currency text, p_livemode boolean, p_live boolean)
+  p_order_id text, p_status text, p_order_minor bigint, p_order_currency text, p_refunded_minor bigint, p_plain boolean,
+  p_given_back boolean, p_order_ref text, p_captured_minor bigint, p_currency text, p_livemode boolean, p_live boolean)
 RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  SELECT p_plain AND p_captured_minor = p_order_minor AND p_currency = p_order_currency
-         AND coalesce(p_order_ref, p_order_id) = p_order_id AND p_livemode = p_live
-         AND p_status IN ('paid', 'fulfilled') AND p_refunded_minor = 0
+  SELECT p_captured_minor = p_order_minor
+         AND CASE WHEN p_plain THEN p_refunded_minor = 0 AND p_status IN ('paid', 'fulfilled')
+                  WHEN p_given_back THEN p_refunded_minor = p_order_minor AND p_status = 'cancelled'
+                  ELSE false END
+         AND coalesce(p_order_ref, p_order_id) = p_order_id AND p_currency = p_order_currency AND p_livemode = p_live
 $$;
-COMMENT ON FUNCTION makegood.is_plain_pair(text, text, bigint, text, bigint, boolean, text, bigint, text, boolean, boolean) IS
-  'Whether an order and the charge of its payment are matched without a closer look.';
+COMMENT ON FUNCTION makegood.is_plain_pair(text, text, bigint, text, bigint, boolean, boolean, text, bigint, text, boolean, boolean) IS
+  'Whether an order and the charge of its payment are matched without a closer look: paid once, or paid and given back.';
 
 -- Nothing was paid and nothing was to be: a declined card, an order that was never paid. Either side may be absent.
 CREATE OR REPLACE FUNCTION makegood.is_nothing(
@@ -122,7 +124,7 @@ DECLARE
   t timestamptz := clock_timestamp();
   g jsonb := p_run.terms;
 BEGIN
-  DROP TABLE IF EXISTS pg_temp.terms, pg_temp.everything, pg_temp.plainly, pg_temp.side_verdicts, pg_temp.seen_orders,
+  DROP TABLE IF EXISTS pg_temp.terms, pg_temp.everything, pg_temp.others, pg_temp.plainly, pg_temp.side_verdicts, pg_temp.seen_orders,
     pg_temp.seen_charges, pg_temp.seen_refunds, pg_temp.seen_disputes, pg_temp.seen_workflows, pg_temp.links,
     pg_temp.charge_facts, pg_temp.order_facts, pg_temp.order_breaks, pg_temp.verdicts;
   CREATE TEMPORARY TABLE terms ON COMMIT DROP AS
@@ -176,25 +178,24 @@ BEGIN
   -- As text, with its values: a plan with parameters, or over a temporary table, would use one core only.
   EXECUTE format($q$
     CREATE TEMPORARY TABLE everything ON COMMIT DROP AS
-    SELECT p.currency, count(p.payment_ref) FILTER (WHERE p.clean) AS charges,
-           sum(p.captured_minor) FILTER (WHERE p.clean) AS amount_minor,
-           array_agg(p.order_id) FILTER (WHERE NOT p.clean AND p.order_id IS NOT NULL) AS order_ids,
-           array_agg(p.payment_ref) FILTER (WHERE NOT p.clean AND p.payment_ref IS NOT NULL) AS payment_refs
+    SELECT p.currency, count(p.payment_ref) AS charges, sum(p.captured_minor) AS amount_minor,
+           array_agg(jsonb_build_array(p.order_id, p.payment_ref, p.captured_minor)) FILTER (WHERE NOT p.clean) AS others
       FROM (SELECT o.order_id, c.payment_ref, c.currency, c.captured_minor,
                    coalesce(makegood.is_plain_pair(o.order_id, o.status, o.amount_minor, o.currency, o.refunded_minor,
-                              c.plain, c.order_ref, c.captured_minor, c.currency, c.livemode, %L)
+                              c.plain, c.given_back, c.order_ref, c.captured_minor, c.currency, c.livemode, %L)
                             AND (c.order_ref IS NOT NULL OR c.payment_ref <> ALL (%L::text[])), false)
                      OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.payment_ref, c.status) AS clean
               FROM makegood.reconcilable_orders o FULL JOIN makegood.provider_charges c ON c.payment_ref = o.payment_ref) AS p
      GROUP BY 1$q$, v_live, v_shared);
+  CREATE TEMPORARY TABLE others ON COMMIT DROP AS
+  SELECT e.currency, o->>0 AS order_id, o->>1 AS payment_ref, (o->>2)::bigint AS captured_minor
+    FROM everything e CROSS JOIN LATERAL unnest(e.others) AS o;
   -- Where the workflow says otherwise, a pair is not plain.
   PERFORM makegood.see(
-    ARRAY(SELECT unnest(p.order_ids) FROM everything p
-          UNION SELECT e.entity_id FROM makegood.workflow_executions e
-                  JOIN makegood.reconcilable_orders o ON o.order_id = e.entity_id AND o.status IN ('paid', 'fulfilled')
-                 WHERE e.current_state IN ('failed', 'compensated')
+    ARRAY(SELECT p.order_id FROM others p WHERE p.order_id IS NOT NULL
+          UNION SELECT makegood.contradicted_orders()
           UNION SELECT makegood.late_orders((SELECT t.now_at FROM terms t))),
-    ARRAY(SELECT DISTINCT unnest(p.payment_refs) FROM everything p), '{}', true);
+    ARRAY(SELECT DISTINCT p.payment_ref FROM others p WHERE p.payment_ref IS NOT NULL), '{}', true);
   PERFORM makegood.see_payouts_and_fees('0'::xid8);
 END
 $$;
@@ -217,8 +218,8 @@ BEGIN
     SELECT * FROM makegood.provider_charges r WHERE r.changed_xid >= p_since
   ), met AS MATERIALIZED (
     SELECT o.order_id, o.status AS order_status, o.amount_minor, o.currency AS order_currency, o.refunded_minor,
-           o.payment_ref AS order_payment, c.id, c.payment_ref AS charge_payment, c.status, c.plain, c.order_ref,
-           c.captured_minor, c.currency, c.livemode
+           o.payment_ref AS order_payment, c.id, c.payment_ref AS charge_payment, c.status, c.plain, c.given_back,
+           c.order_ref, c.captured_minor, c.currency, c.livemode
       FROM o FULL JOIN c ON c.payment_ref = o.payment_ref
   ), completed AS (
     -- The other side of a pair of which one half changed. A null key finds nothing at once.
@@ -227,6 +228,7 @@ BEGIN
            coalesce(m.order_currency, o2.currency) AS order_currency,
            coalesce(m.refunded_minor, o2.refunded_minor) AS refunded_minor,
            coalesce(m.id, c2.id) AS id, coalesce(m.status, c2.status) AS status, coalesce(m.plain, c2.plain) AS plain,
+           coalesce(m.given_back, c2.given_back) AS given_back,
            coalesce(m.order_ref, c2.order_ref) AS order_ref,
            coalesce(m.captured_minor, c2.captured_minor) AS captured_minor, coalesce(m.currency, c2.currency) AS currency,
            coalesce(m.livemode, c2.livemode) AS livemode
@@ -236,11 +238,13 @@ BEGIN
   ), judged AS (
     SELECT p.order_id, p.id, p.currency, p.captured_minor,
            (coalesce(makegood.is_plain_pair(p.order_id, p.order_status, p.amount_minor, p.order_currency, p.refunded_minor,
-                       p.plain, p.order_ref, p.captured_minor, p.currency, p.livemode, v_live), false)
+                       p.plain, p.given_back, p.order_ref, p.captured_minor, p.currency, p.livemode, v_live), false)
               AND p.order_ref IS NOT NULL
             OR makegood.is_nothing(p.order_id, p.order_status, p.refunded_minor, p.id, p.status))
            -- What was ever more than plain is looked at closely: it may have company, or a finding to close.
-           AND NOT EXISTS (SELECT FROM makegood.reconciliation_units u WHERE u.order_id = p.order_id) AS clean
+           AND NOT EXISTS (SELECT FROM makegood.reconciliation_units u WHERE u.order_id = p.order_id)
+           AND (p.order_status IS DISTINCT FROM 'cancelled' OR NOT EXISTS (
+             SELECT FROM makegood.workflow_executions e WHERE e.entity_id = p.order_id AND e.finished_at IS NULL)) AS clean
       FROM completed p
   )
   SELECT j.order_id, j.id, j.clean, j.currency, (j.id IS NOT NULL)::integer, j.captured_minor FROM judged j;
@@ -280,6 +284,19 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
      AND (e.current_state = 'compensating' OR e.held_at IS NOT NULL OR e.deadline_at <= p_now)
 $$;
 COMMENT ON FUNCTION makegood.late_orders(timestamptz) IS 'The orders of workflows that are late, held or being undone.';
+
+-- Orders that say paid where their workflow was undone, or cancelled where it still goes on.
+CREATE OR REPLACE FUNCTION makegood.contradicted_orders() RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT o.order_id FROM makegood.workflow_executions e
+    JOIN makegood.reconcilable_orders o ON o.order_id = e.entity_id AND o.status IN ('paid', 'fulfilled')
+   WHERE e.current_state IN ('failed', 'compensated')
+  UNION ALL
+  SELECT o.order_id FROM makegood.workflow_executions e
+    JOIN makegood.reconcilable_orders o ON o.order_id = e.entity_id AND o.status = 'cancelled'
+   WHERE e.current_state NOT IN ('completed', 'failed', 'compensated')
+$$;
+COMMENT ON FUNCTION makegood.contradicted_orders() IS 'The orders whose status and workflow do not go together.';
 
 -- Gathers orders and charges with everything they may belong to, until nothing new is found: with an order all charges
 -- that could be its own, with a charge all orders that could own it. Bounded: a chain longer than this is no order's.

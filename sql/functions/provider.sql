@@ -133,7 +133,7 @@ BEGIN
   -- As far as this input goes; refunds, disputes and other charges on file have their say below.
   SELECT array_agg(ROW(h.id, p_provider, h.payment_ref, h.order_ref, h.customer_ref, h.status, h.amount_minor, h.captured_minor,
            h.currency, h.livemode, h.capture_before, h.captures_open,
-           h.status = 'succeeded' AND NOT h.captures_open AND h.live = 1, h.created_at, NULL)::makegood.provider_charges),
+           h.status = 'succeeded' AND NOT h.captures_open AND h.live = 1, false, h.created_at, NULL)::makegood.provider_charges),
          array_agg(h.id), array_agg(h.payment_ref) FILTER (WHERE h.status <> 'failed'),
          array_agg(h.payment_ref) FILTER (WHERE h.status = 'failed')
     INTO v_new, v_ids, v_live, v_failed FROM changed h;
@@ -141,27 +141,28 @@ BEGIN
     RETURN 0;
   END IF;
   -- First whoever loses it: at no moment are two charges of one payment plain.
-  UPDATE makegood.provider_charges AS c SET plain = false, changed_xid = pg_current_xact_id()
-   WHERE c.plain AND c.payment_ref = ANY (v_live)
+  UPDATE makegood.provider_charges AS c SET plain = false, given_back = false, changed_xid = pg_current_xact_id()
+   WHERE (c.plain OR c.given_back) AND c.payment_ref = ANY (v_live)
      AND EXISTS (SELECT FROM unnest(v_new) n WHERE n.payment_ref = c.payment_ref AND n.id <> c.id AND n.status <> 'failed');
   INSERT INTO makegood.provider_charges AS c
          (id, provider, payment_ref, order_ref, customer_ref, status, amount_minor, captured_minor, currency, livemode,
-          capture_before, captures_open, plain, created_at)
+          capture_before, captures_open, plain, given_back, created_at)
   SELECT n.id, n.provider, n.payment_ref, n.order_ref, n.customer_ref, n.status, n.amount_minor, n.captured_minor, n.currency,
-         n.livemode, n.capture_before, n.captures_open,
-         n.plain AND NOT EXISTS (SELECT FROM makegood.provider_refunds r WHERE r.charge_id = n.id)
-                 AND NOT EXISTS (SELECT FROM makegood.provider_disputes d WHERE d.charge_id = n.id)
-                 AND NOT EXISTS (SELECT FROM makegood.provider_charges o
-                                  WHERE o.payment_ref = n.payment_ref AND o.id <> n.id AND o.status <> 'failed'
-                                    AND NOT o.id = ANY (v_ids)),
-         n.created_at
+         n.livemode, n.capture_before, n.captures_open, n.plain AND a.alone AND NOT a.refunds,
+         n.plain AND a.alone AND a.refunds AND makegood.is_given_back(n.id, n.captured_minor), n.created_at
     FROM unnest(v_new) n
+   CROSS JOIN LATERAL (
+     SELECT EXISTS (SELECT FROM makegood.provider_refunds r WHERE r.charge_id = n.id) AS refunds,
+            NOT EXISTS (SELECT FROM makegood.provider_disputes d WHERE d.charge_id = n.id)
+              AND NOT EXISTS (SELECT FROM makegood.provider_charges o
+                               WHERE o.payment_ref = n.payment_ref AND o.id <> n.id AND o.status <> 'failed'
+                                 AND NOT o.id = ANY (v_ids)) AS alone) AS a
   ON CONFLICT (id) DO UPDATE SET
     payment_ref = excluded.payment_ref, order_ref = excluded.order_ref, customer_ref = excluded.customer_ref,
     status = excluded.status, amount_minor = excluded.amount_minor, captured_minor = excluded.captured_minor,
     currency = excluded.currency, livemode = excluded.livemode, capture_before = excluded.capture_before,
-    captures_open = excluded.captures_open, plain = excluded.plain, created_at = excluded.created_at,
-    changed_xid = pg_current_xact_id();
+    captures_open = excluded.captures_open, plain = excluded.plain, given_back = excluded.given_back,
+    created_at = excluded.created_at, changed_xid = pg_current_xact_id();
   -- Last whoever gains it: a sibling that failed leaves the other charge alone.
   UPDATE makegood.provider_charges AS c SET plain = true, changed_xid = pg_current_xact_id()
    WHERE NOT c.plain AND c.status = 'succeeded' AND NOT c.captures_open AND c.payment_ref = ANY (v_failed)
@@ -174,6 +175,14 @@ END
 $$;
 COMMENT ON FUNCTION makegood.put_charges(text, jsonb, boolean) IS
   'Writes checked charges and keeps plain; called by put_provider_rows, which has the turn.';
+
+-- Whether a charge's refunds are all of it, and none of them went wrong.
+CREATE OR REPLACE FUNCTION makegood.is_given_back(p_charge_id text, p_captured_minor bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(sum(r.amount_minor) = p_captured_minor AND bool_and(r.status IN ('succeeded', 'pending')), false)
+    FROM makegood.provider_refunds r WHERE r.charge_id = p_charge_id
+$$;
+COMMENT ON FUNCTION makegood.is_given_back(text, bigint) IS 'Whether refunds that live are exactly what a charge captured.';
 
 CREATE OR REPLACE FUNCTION makegood.put_returns(p_collection text, p_provider text, p_rows jsonb) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -215,7 +224,13 @@ BEGIN
     SELECT array_agg(w.charge_id) INTO v_charges FROM written w;
   END IF;
   -- Its charge is looked at again, also where it was not plain before.
-  UPDATE makegood.provider_charges SET plain = false, changed_xid = pg_current_xact_id() WHERE id = ANY (v_charges);
+  UPDATE makegood.provider_charges AS c
+     SET plain = false, changed_xid = pg_current_xact_id(),
+         given_back = c.status = 'succeeded' AND NOT c.captures_open AND makegood.is_given_back(c.id, c.captured_minor)
+           AND NOT EXISTS (SELECT FROM makegood.provider_disputes d WHERE d.charge_id = c.id)
+           AND NOT EXISTS (SELECT FROM makegood.provider_charges o
+                            WHERE o.payment_ref = c.payment_ref AND o.id <> c.id AND o.status <> 'failed')
+   WHERE c.id = ANY (v_charges);
   RETURN coalesce(cardinality(v_charges), 0);
 END
 $$;

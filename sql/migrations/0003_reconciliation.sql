@@ -96,10 +96,12 @@ CREATE TABLE makegood.provider_charges (
   capture_before timestamptz,
   captures_open boolean NOT NULL DEFAULT false,
   plain boolean NOT NULL,
+  given_back boolean NOT NULL DEFAULT false,
   created_at timestamptz NOT NULL,
   changed_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   CHECK (captured_minor = 0 OR status = 'succeeded'),
-  CHECK (NOT plain OR (status = 'succeeded' AND NOT captures_open))
+  CHECK (NOT (plain OR given_back) OR (status = 'succeeded' AND NOT captures_open)),
+  CHECK (NOT (plain AND given_back))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 CREATE INDEX provider_charges_order ON makegood.provider_charges (order_ref) WHERE order_ref IS NOT NULL;
 CREATE INDEX provider_charges_changed ON makegood.provider_charges (changed_xid);
@@ -189,6 +191,8 @@ COMMENT ON COLUMN makegood.provider_charges.capture_before IS 'When the authoris
 COMMENT ON COLUMN makegood.provider_charges.captures_open IS 'More may be captured.';
 COMMENT ON COLUMN makegood.provider_charges.plain IS
   'Captured for good, with no refund or dispute on file and no other charge of the same payment: nothing to think about beyond its amount. Kept by put_provider_rows.';
+COMMENT ON COLUMN makegood.provider_charges.given_back IS
+  'As plain, but for refunds that succeeded or are pending and together are all that was captured; none failed. Kept by put_provider_rows.';
 COMMENT ON COLUMN makegood.provider_charges.created_at IS 'When, by the provider''s clock.';
 COMMENT ON COLUMN makegood.provider_charges.changed_xid IS 'The transaction that last changed the row here.';
 COMMENT ON TABLE makegood.provider_refunds IS 'The provider''s refunds as last seen.';

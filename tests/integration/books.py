@@ -162,11 +162,14 @@ class Books:
         charge_id = f"ch-{name}-{place}"
         payment = f"pi-{name}-{place}" if charge.pays is True else charge.pays or f"pi-none-{name}-{place}"
         names = name if charge.names is True else charge.names or None
-        plain = charge.status == "succeeded" and not (charge.captures_open or charge.refunds or charge.disputes)
+        alone = charge.status == "succeeded" and not (charge.captures_open or charge.disputes)
+        plain = alone and not charge.refunds
+        lives = all(refund.status in {"succeeded", "pending"} for refund in charge.refunds)
+        given_back = alone and lives and sum(refund.amount for refund in charge.refunds) == charge.captured
         self.rows(
             "INSERT INTO makegood.provider_charges (id, provider, payment_ref, order_ref, customer_ref, status, amount_minor,"
-            " captured_minor, currency, livemode, capture_before, captures_open, plain, created_at)"
-            " VALUES (%s, 'stripe', %s, %s, 'cus-1', %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            " captured_minor, currency, livemode, capture_before, captures_open, plain, given_back, created_at)"
+            " VALUES (%s, 'stripe', %s, %s, 'cus-1', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             charge_id,
             payment,
             names,
@@ -178,6 +181,7 @@ class Books:
             None if charge.lapses_in is None else NOW + charge.lapses_in,
             charge.captures_open,
             plain,
+            given_back and charge.captured > 0 and not plain,
             NOW - charge.age,
         )
         for number, refund in enumerate(charge.refunds):
