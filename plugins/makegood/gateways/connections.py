@@ -1,8 +1,8 @@
 """HTTP clients that find a free connection at once, however many there are.
 
 httpx keeps all connections of a client in one pool, which looks at each of them for every request that comes and goes
-and asks the system about each idle one. With 32 calls under way that was a third of a worker's time, with 64 more than
-half, and beyond 20 it closed connections that were about to be used again. Here each connection is a pool of its own
+and asks the system about each idle one. With 32 calls under way that was about half of a worker's time, with 64 more,
+and beyond 20 it closed connections that were about to be used again. Here each connection is a pool of its own
 and the free ones lie on a stack. Nothing else differs: the errors, the certificates and the protocol are httpx's.
 
 Known weakness: where the environment names a proxy, the way through it is left to httpx and its one pool.
