@@ -7,14 +7,18 @@ changes what is served.
 from __future__ import annotations
 
 import argparse
+import ipaddress
+import os
 import sys
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from streamlit.web import cli
 
 from dashboard import theme
-from makegood.settings import get_settings
+from makegood.errors import ConfigurationError
+from makegood.settings import PREFIX, Settings, get_settings
 
 APP = Path(__file__).with_name("streamlit_app.py")
 
@@ -43,15 +47,74 @@ def options(port: int, address: str) -> dict[str, str]:
     }
 
 
+# What a page never needs is not there to be found.
+NOT_OURS = ("DATABASE_ADMIN_URL", "AIRFLOW_DATABASE_URL", "STRIPE_API_KEY", "NOTIFY_URLS")
+SECRET_LENGTH_MIN = 32
+
+
+def forget_secrets() -> None:
+    """This process keeps the two database logins it works with, where they are given, and no other secret."""
+    own = all(os.environ.get(f"{PREFIX}DATABASE_{name}_URL") for name in ("READ", "ACT"))
+    for name in (*NOT_OURS, *(("DATABASE_URL",) if own else ())):
+        os.environ.pop(PREFIX + name, None)
+
+
+def check_login(settings: Settings, address: str) -> None:
+    """Refuses to start with a login that would let anybody in."""
+    if settings.login == "demo" and not is_loopback(address):
+        raise ConfigurationError(
+            f"{PREFIX}DASHBOARD_LOGIN is demo, where everybody is anybody, and the dashboard would listen on {address}",
+            hint=f"Listen on 127.0.0.1, or set {PREFIX}DASHBOARD_LOGIN to oidc or proxy.",
+        )
+    secret = settings.dashboard_proxy_secret
+    if settings.login == "proxy" and (secret is None or len(secret.get_secret_value()) < SECRET_LENGTH_MIN):
+        raise ConfigurationError(
+            f"{PREFIX}DASHBOARD_LOGIN is proxy, and {PREFIX}DASHBOARD_PROXY_SECRET is too short",
+            hint=f"Set {SECRET_LENGTH_MIN} random characters, and let the proxy send them in X-Makegood-Proxy-Secret.",
+        )
+    if settings.login == "oidc":
+        check_secrets(settings.dashboard_secrets)
+
+
+def check_secrets(path: Path | None) -> None:
+    """The file exists, and has what st.login needs; a cookie that anybody can sign is no login."""
+    try:
+        auth = tomllib.loads(path.read_text(encoding="utf-8")).get("auth", {}) if path else {}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{PREFIX}DASHBOARD_SECRETS cannot be read: {path}") from error
+    missing = [name for name in ("redirect_uri", "cookie_secret") if not auth.get(name)]
+    if missing or len(auth["cookie_secret"]) < SECRET_LENGTH_MIN:
+        raise ConfigurationError(
+            f"{PREFIX}DASHBOARD_LOGIN is oidc, and [auth] in {PREFIX}DASHBOARD_SECRETS lacks "
+            + (", ".join(missing) or f"a cookie_secret of {SECRET_LENGTH_MIN} characters"),
+            hint="It needs redirect_uri, cookie_secret, client_id, client_secret and server_metadata_url.",
+        )
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dashboard", description="The dashboard of makegood.")
     parser.add_argument("--port", type=int, default=8501)
     parser.add_argument("--address", default="127.0.0.1")
     asked = parser.parse_args()
-    # Nobody logs in: a page of somebody else's must not get here under a name that leads to loopback.
-    hosts = {"127.0.0.1", "localhost", asked.address, urlsplit(get_settings().dashboard_url).hostname or "localhost"}
+    forget_secrets()
+    try:
+        settings = get_settings()
+        check_login(settings, asked.address)
+    except ConfigurationError as error:
+        sys.exit(f"error: {error}\n       {error.hint or ''}")
+    # A page of somebody else's must not get here under a name that leads to loopback.
+    hosts = {"127.0.0.1", "localhost", asked.address, urlsplit(settings.dashboard_url).hostname or "localhost"}
     flags = [f"--{name}={value}" for name, value in options(asked.port, asked.address).items()]
     flags += [f"--server.allowedHosts={host}" for host in sorted(hosts)]
+    if settings.login == "oidc":
+        flags.append(f"--secrets.files={settings.dashboard_secrets}")
     sys.argv = ["streamlit", "run", str(APP), *flags]
     cli.main(prog_name="streamlit")
 

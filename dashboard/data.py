@@ -24,6 +24,8 @@ Rows = list[Row]
 PAGE = 50
 GROUPS_MAX = 100
 FOUND_MAX = 50
+APPROVALS_MAX = 20
+GROUP_MAX = 500  # orders in one act; the database refuses more
 NEWEST_MAX = 50_000  # orders looked through for a payment: well under a second
 TEXT_MAX = 150  # no order's name is longer
 COUNTED_AT_ONCE = 5_000  # ends that a look counts when no job came to do it: under a second
@@ -226,6 +228,24 @@ def count_decisions(run_id: str) -> Rows:
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def find_actions(before: str | None) -> Page:
     return _cut(reader().rows("actions", {"before_id": _number(before), "limit": PAGE + 1}), "id")
+
+
+@st.cache_data(ttl=FRESH, show_spinner=False, max_entries=256)
+def get_roles(login: str) -> list[str]:
+    """What somebody may do; nothing for whom nobody knows."""
+    rows = reader().rows("person", {"login": login})
+    return list(rows[0]["roles"]) if rows else []
+
+
+@st.cache_data(ttl=FRESH, show_spinner=False, max_entries=16)
+def find_approvals(kinds: tuple[str, ...]) -> Rows:
+    """What waits for a second person, or for being carried out."""
+    return reader().rows("approvals", {"kinds": list(kinds), "limit": APPROVALS_MAX})
+
+
+def get_fresh(name: str, about: Row) -> Rows:
+    """Read at this moment and shared with nobody: for who is about to act."""
+    return reader().rows(name, about)
 
 
 def now() -> datetime:

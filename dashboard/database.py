@@ -81,14 +81,14 @@ class Reader:
         ignored = contextlib.suppress(psycopg.Error, psycopg_pool.PoolTimeout, MakegoodError)
         with ignored, self._pool.connection() as connection, connection.transaction():
             connection.execute("SET TRANSACTION READ WRITE")
-            connection.execute(_read(name), parameters)
+            connection.execute(read_query(name), parameters)
 
     def rows(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The rows of one named query, or Away."""
         try:
             self._find_url()  # says at once that the embedded server is down, where the pool would wait
             with self._pool.connection() as connection:
-                return list(connection.execute(_read(name), parameters).fetchall())
+                return list(connection.execute(read_query(name), parameters).fetchall())
         except (psycopg.Error, psycopg_pool.PoolTimeout, MakegoodError) as error:
             raise explain(error) from error
 
@@ -111,7 +111,7 @@ def explain(error: Exception) -> Away:
 
 
 @functools.cache
-def _read(name: str) -> str:
+def read_query(name: str) -> str:
     return _path(name).read_text(encoding="utf-8")
 
 
@@ -120,4 +120,4 @@ def _path(name: str) -> Path:
 
 
 def _configure(connection: psycopg.Connection[Any]) -> None:
-    connection.execute(_read("session"), {"timeout": f"{STATEMENT_SECONDS}s"})
+    connection.execute(read_query("session"), {"timeout": f"{STATEMENT_SECONDS}s"})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import data, formats
+from dashboard import data, formats, identity
 from dashboard.database import Away
 
 WIDTH = 260
@@ -27,6 +27,8 @@ def live(draw: Callable[[], None], *, every_seconds: float) -> None:
     @st.fragment(run_every=every_seconds)
     def body() -> None:
         try:
+            if not identity.is_still_here():
+                st.rerun()  # to the door
             if data.is_read_only():
                 st.warning("The database is read-only: orders stand still until it is not.", icon=ICONS["read_only"])
             draw()

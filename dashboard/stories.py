@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import streamlit as st
 
-from dashboard import charts, data, formats, live, tables
+from dashboard import actions, charts, data, formats, live, tables
+from dashboard.identity import person, seen_story
 from dashboard.theme import badge_of
 from makegood.story import ELLIPSIS, Section, find_sections, read_time, tell_story, write_story
 
@@ -23,10 +25,11 @@ WIDTHS = {
 
 
 def show_story(document: dict[str, Any]) -> None:
-    """``document`` as the timeline function returns it."""
-    story = tell_story(document, None)
+    """``document`` as the timeline function returns it; what is somebody's own is hidden from who may not see it."""
+    story = tell_story(seen_story(document), None)
     exponents, zone = data.get_exponents(), live.zone()
     show_headline(story)
+    offer_actions(story)
     figure = charts.draw_timeline(story, zone, dark=live.is_dark())
     key = f"timeline-{story['workflow']['id']}"
     for transition in story["transitions"]:
@@ -36,6 +39,7 @@ def show_story(document: dict[str, Any]) -> None:
     for section in find_sections(story, exponents, zone):
         show_section(section, story["workflow"]["id"])
     show_letter(story)
+    show_context(story)
     with st.expander("As text, for a ticket", icon=":material/content_copy:"):
         st.code(write_story(story, exponents), language=None)
 
@@ -58,6 +62,28 @@ def show_headline(story: dict[str, Any]) -> None:
         st.text(formats.short(story["summary"], 2000))
         if row["cancel_requested"]:
             st.text(formats.short(f"Cancel requested by {row['cancel_requested_by']}: {row['cancel_reason']}", 2000))
+
+
+def offer_actions(story: dict[str, Any]) -> None:
+    """What can be done about it as it stands; nothing once it has ended."""
+    row = story["workflow"]
+    if row["finished_at"]:
+        return
+    about = {"workflow_type": row["workflow_type"], "order": row["entity_id"]}
+    with st.container(horizontal=True):
+        label = "Let it go on…" if row["held_at"] else "Try now…"
+        actions.offer("release", label, f"release-{row['id']}", ":material/play_arrow:", **about)
+        if row["current_state"] != "compensating" and not row["cancel_requested"]:
+            actions.offer("cancel", "Cancel…", f"cancel-{row['id']}", ":material/undo:", **about)
+    actions.explain_rights()
+
+
+def show_context(story: dict[str, Any]) -> None:
+    """What the order was started with and has gathered since, as data and never as markup."""
+    with st.expander("Context", icon=":material/data_object:"):
+        if not person().may("engineer"):
+            st.caption("Personal data is hidden: seeing it needs the role engineer.")
+        st.code(json.dumps(story["workflow"]["context"], indent=2, ensure_ascii=False), language=None)
 
 
 def find_condition(story: dict[str, Any]) -> str:
@@ -95,7 +121,7 @@ def show_letter(story: dict[str, Any]) -> None:
         if letter["note"]:
             st.text(formats.short(f"Note: {letter['note']}", 2000))
         if letter["state"] == "parked":
-            st.caption("Once the cause is gone, let it go on:")
+            st.caption("Once the cause is gone, let it go on, here or from a command line:")
             st.code(release_command(row["workflow_type"], row["entity_id"]), language=None, wrap_lines=True)
 
 

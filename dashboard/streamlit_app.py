@@ -9,6 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard import actions, door
 from dashboard.live import get_parameter, page
 
 # Files of our own: an icon by name would be fetched from outside.
@@ -25,9 +26,13 @@ pages = [
     st.Page(page("compensations"), title="Compensations", icon=":material/undo:", url_path="compensations"),
     st.Page(page("activity"), title="Activity", icon=":material/history:", url_path="activity"),
 ]
-chosen = st.navigation(pages, position="top")
+inside = door.let_in()
+chosen = st.navigation(pages, position="top" if inside else "hidden")
+if not inside:
+    st.stop()
 
 # Alerts link to the dashboard's own address with an order: the story is what they mean.
 if chosen.url_path == "" and (asked := get_parameter("order")):
     st.switch_page(order, query_params={"order": asked})
 chosen.run()
+actions.show_asked()

@@ -11,24 +11,33 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import formats, live
+from dashboard import exports, formats, identity, live
 from dashboard.theme import colour_of
 
 Widths = Mapping[str, Any]
 COLOURED = ("state", "how", "outcome", "decided", "it was", "it is now")  # columns whose words have a meaning
+# Who did it and to which order is no customer's secret; everything else may carry one.
+PLAIN = ("order", "who", "to", "by", "type")
 ROW_PIXELS = 35
 ROWS_SHOWN_MAX = 20
 
 
-def show_table(columns: Mapping[str, Sequence[Any]], key: str, widths: Widths | None = None) -> None:
+def show_table(
+    columns: Mapping[str, Sequence[Any]], key: str, widths: Widths | None = None, export: str | None = None
+) -> None:
     """A table to read."""
     frame = _frame(columns)
     shown = _coloured(frame)
     st.dataframe(shown, hide_index=True, key=key, column_config=_config(frame, widths), height=_height(frame))
+    offer_export(frame, key, export)
 
 
 def choose_row(
-    columns: Mapping[str, Sequence[Any]], targets: Sequence[str], key: str, widths: Widths | None = None
+    columns: Mapping[str, Sequence[Any]],
+    targets: Sequence[str],
+    key: str,
+    widths: Widths | None = None,
+    export: str | None = None,
 ) -> str | None:
     """A table whose rows can be clicked; the target of the clicked one.
 
@@ -47,13 +56,60 @@ def choose_row(
         column_config=_config(frame, widths),
         height=_height(frame),
     )
+    offer_export(frame, key, export)
     cells = event["selection"]["cells"]
     row = cells[0][0] if cells else None
     return before[row] if row is not None and row < len(before) else None
 
 
+def choose_rows(
+    columns: Mapping[str, Sequence[Any]],
+    targets: Sequence[str],
+    key: str,
+    widths: Widths | None = None,
+    export: str | None = None,
+) -> tuple[str | None, list[str]]:
+    """The same, with rows that can be ticked as well: the target of the clicked one, and all that are ticked.
+
+    A tick is about a place on the screen: whoever draws the table must not change its rows while any is ticked.
+    """
+    frame = _frame(columns)
+    event = st.dataframe(
+        _coloured(frame),
+        hide_index=True,
+        key=key,
+        on_select="rerun",
+        selection_mode=["multi-row", "single-cell"],
+        column_config=_config(frame, widths),
+        height=_height(frame),
+    )
+    offer_export(frame, key, export)
+    chosen = event["selection"]
+    clicked = [row for row, _ in chosen["cells"] if row < len(targets)]
+    return targets[clicked[0]] if clicked else None, [targets[row] for row in chosen["rows"] if row < len(targets)]
+
+
+def offer_export(frame: pd.DataFrame, key: str, name: str | None) -> None:
+    """What the table shows as CSV, hidden like on the page; written when it is asked for."""
+    if name and len(frame):
+        columns = {column: list(frame[column]) for column in frame.columns}
+        st.download_button(
+            "CSV",
+            lambda: exports.write_csv(columns),
+            file_name=f"makegood-{name}.csv",
+            mime="text/csv",
+            key=f"export-{key}",
+            on_click="ignore",
+            type="tertiary",
+            icon=":material/download:",
+            help="These rows, as they are shown here.",
+        )
+
+
 def _frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    return pd.DataFrame({name: [_cell(value) for value in values] for name, values in columns.items()})
+    return pd.DataFrame(
+        {name: [_cell(value, plain=name in PLAIN) for value in values] for name, values in columns.items()}
+    )
 
 
 def _coloured(frame: pd.DataFrame) -> Any:
@@ -67,8 +123,10 @@ def _first(words: Any) -> str:
     return str(words).partition(",")[0]
 
 
-def _cell(value: Any) -> Any:
-    return formats.short(value, 500) if isinstance(value, str) else value
+def _cell(value: Any, *, plain: bool) -> Any:
+    if not isinstance(value, str):
+        return value
+    return formats.short(value if plain else identity.seen_text(value), 500)
 
 
 def _config(frame: pd.DataFrame, widths: Widths | None) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 -- Who may do what. The owner cannot log in: nobody works as it except a migration. `jobs` runs the engine
--- and the scheduled jobs, `read` looks. Give them a password (ALTER ROLE … LOGIN PASSWORD …) or grant
+-- and the scheduled jobs, `read` looks, `act` calls what people may do through the dashboard. Give them a password (ALTER ROLE … LOGIN PASSWORD …) or grant
 -- them to a login of your own.
 DO $$
 DECLARE
@@ -13,6 +13,9 @@ BEGIN
   END IF;
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'makegood_read') THEN
     CREATE ROLE makegood_read NOLOGIN;
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'makegood_act') THEN
+    CREATE ROLE makegood_act NOLOGIN;
   END IF;
   IF NOT pg_catalog.pg_has_role(current_user, 'makegood_owner', 'MEMBER')
      OR NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN

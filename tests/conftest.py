@@ -22,6 +22,7 @@ from sandbox.client import ShopControl, ShopProcess
 TEMPLATE = "makegood_template"
 LONGEST = frozenset({"test_airflow_recovers.py", "test_crash_proof.py", "test_dag_runs.py"})
 # What a crash of the machine would need; a test's server does not outlive it.
+ROLES = ("postgres", "makegood_jobs", "makegood_read", "makegood_act")
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -72,7 +73,7 @@ def database(server: EmbeddedPostgres) -> Iterator[DatabaseUrls]:
         connection.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(TEMPLATE))
         )
-    urls = [make_conninfo(server.url(role), dbname=name) for role in ("postgres", "makegood_jobs", "makegood_read")]
+    urls = [make_conninfo(server.url(role), dbname=name) for role in ROLES]
     yield DatabaseUrls(*urls)
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

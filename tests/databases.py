@@ -16,6 +16,7 @@ class DatabaseUrls:
     admin: str
     jobs: str
     read: str
+    act: str = ""
 
     def rows(self, statement: Any, parameters: Any = (), *, role: str = "admin") -> list[dict[str, Any]]:
         with psycopg.connect(getattr(self, role), autocommit=True, row_factory=dict_row) as connection:

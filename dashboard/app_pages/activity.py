@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import data, formats, live, tables
+from dashboard.identity import seen_text
 from dashboard.theme import badge_of
 
 EVERY_SECONDS = 10.0
@@ -42,6 +43,7 @@ def show_runs() -> None:
         [str(run["id"]) for run in page.rows],
         key="runs",
         widths={"counts": "large"},
+        export="runs",
     )
     if chosen:
         st.switch_page(live.page("activity"), query_params={"run": chosen})
@@ -68,7 +70,7 @@ def show_run(run_id: str) -> None:
         st.text(f"{'took' if run['finished_at'] else 'running for'} {formats.seconds(run['took_seconds'])}")
         st.text(f"by {formats.short(run['triggered_by'])}")
     if run["error"]:
-        st.text(formats.short(run["error"], 2000))
+        st.text(formats.short(seen_text(run["error"]), 2000))
     show_counts(run)
     show_decisions(run)
 
@@ -109,6 +111,7 @@ def show_decisions(run: data.Row) -> None:
         [row["entity_id"] for row in page.rows],
         key="decisions",
         widths={"why": "large"},
+        export="decisions",
     )
     if chosen:
         st.switch_page(live.page("order"), query_params={"order": chosen})
@@ -118,7 +121,10 @@ def show_decisions(run: data.Row) -> None:
 def show_actions() -> None:
     page = data.find_actions(live.get_parameter("actions"))
     if not page.rows:
-        live.show_empty("Nobody has acted yet.", "Cancels, releases and settlements show here, with who and why.")
+        live.show_empty(
+            "Nobody has acted yet.",
+            "Cancels, releases, settlements, approvals and granted rights show here, with who and why.",
+        )
         return
     now = data.now()
     st.caption("Click a row to read the order's story.")
@@ -135,6 +141,7 @@ def show_actions() -> None:
         [row["subject"] for row in page.rows],
         key="actions",
         widths={"why": "large"},
+        export="actions",
     )
     if chosen:
         st.switch_page(live.page("order"), query_params={"order": chosen})

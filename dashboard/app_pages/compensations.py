@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import data, formats, live, tables
+from dashboard import actions, approvals, data, formats, live, tables
 
 EVERY_SECONDS = 10.0
 
 
 def draw() -> None:
+    approvals.show_approvals("settle")
     counts, exponents = data.count_compensations(), data.get_exponents()
     if not counts:
         live.show_empty("Nothing is to be undone.", "Every order that failed midway has been made good.")
@@ -35,7 +36,7 @@ def show_undos(*, held: bool) -> None:
     found = next((row for row in page.rows if str(row["id"]) == chosen), page.rows[0] if held and page.rows else None)
     if found:
         st.session_state[asked] = str(found["id"])
-        show_commands(found)
+        show_undo(found)
 
 
 def choose_undo(rows: data.Rows, key: str, *, held: bool) -> str | None:
@@ -58,12 +59,14 @@ def choose_undo(rows: data.Rows, key: str, *, held: bool) -> str | None:
             for row in rows
         ]
     columns["last error"] = [row["held_reason"] if held else row["last_error"] or "" for row in rows]
+    widths = {"tries": 80, "last error": "large"}
     return tables.choose_row(
-        columns, [str(row["id"]) for row in rows], key=key, widths={"tries": 80, "last error": "large"}
+        columns, [str(row["id"]) for row in rows], key=key, widths=widths, export=f"compensations-{key}"
     )
 
 
-def show_commands(row: data.Row) -> None:
+def show_undo(row: data.Row) -> None:
+    """One undo, and what can be done about it."""
     kind = () if row["workflow_type"] == "checkout" else ("--type", row["workflow_type"])
     order = ("--", row["entity_id"])
     with st.container(border=True):
@@ -73,16 +76,22 @@ def show_commands(row: data.Row) -> None:
                 live.page("order"), label="Its story", icon=":material/arrow_forward:",
                 query_params={"order": row["entity_id"]},
             )  # fmt: skip
-        st.caption("Try it now:")
-        reason = ("--reason", "why it will work now")
-        st.code(
-            formats.command("makegood", "compensate", "retry", *kind, *reason, *order), language=None, wrap_lines=True
-        )
-        st.caption("It was done elsewhere, for example refunded by hand; it is never sent again:")
-        settle = ("--step", row["step"], "--proof", "re_…", "--reason", "refunded by hand")
-        st.code(
-            formats.command("makegood", "compensate", "settle", *kind, *settle, *order), language=None, wrap_lines=True
-        )
+        about = {"workflow_type": row["workflow_type"], "order": row["entity_id"], "step": row["step"]}
+        with st.container(horizontal=True):
+            actions.offer("retry", "Try now…", f"retry-{row['id']}", ":material/play_arrow:", **about)
+            actions.offer("settle", "Settle by hand…", f"settle-{row['id']}", ":material/task_alt:", **about)
+        actions.explain_rights("settle")
+        with st.expander("From a command line", icon=":material/terminal:"):
+            show_commands(row, kind, order)
+
+
+def show_commands(row: data.Row, kind: tuple[str, ...], order: tuple[str, ...]) -> None:
+    st.caption("Try it now:")
+    reason = ("--reason", "why it will work now")
+    st.code(formats.command("makegood", "compensate", "retry", *kind, *reason, *order), language=None, wrap_lines=True)
+    st.caption("It was done elsewhere, for example refunded by hand; it is never sent again:")
+    settle = ("--step", row["step"], "--proof", "re_…", "--reason", "refunded by hand")
+    st.code(formats.command("makegood", "compensate", "settle", *kind, *settle, *order), language=None, wrap_lines=True)
 
 
 st.title("Compensations", anchor=False)

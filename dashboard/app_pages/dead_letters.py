@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import data, formats, live, stories, tables
+from dashboard import actions, approvals, data, facts, formats, live, stories, tables
+from dashboard.identity import seen_text
 
 EVERY_SECONDS = 10.0
+TICKED = "letters-ticked"
 STATES = {"parked": "Parked", "redriving": "Let go", "resolved": "Resolved", "discarded": "Discarded"}
 NOTHING = {
     "parked": ("No dead letters.", "Nothing has failed so often that a person must look."),
@@ -17,6 +19,7 @@ NOTHING = {
 
 
 def draw() -> None:
+    approvals.show_approvals("release group")
     state = live.pick("State", "state", list(STATES), "parked", STATES.__getitem__)
     groups = data.find_letter_groups(state)
     if not groups:
@@ -45,6 +48,7 @@ def choose_group(groups: data.Rows) -> str | None:
         [group["signature"] for group in groups],
         key="groups",
         widths={"orders": 70, "what went wrong": "large"},
+        export="dead-letter-groups",
     )
 
 
@@ -56,15 +60,16 @@ def total(group: data.Row, exponents: dict[str, int]) -> str:
 
 
 def show_group(group: data.Row, state: str) -> None:
-    page = data.find_letters(group["signature"], state, live.get_parameter("after"))
+    place = (group["signature"], state, live.get_parameter("after"))
+    page = keep_still(place)
     st.subheader(formats.plural(group["letters"], "order") + " that failed in the same way", anchor=False)
-    st.text(formats.short(group["signature"], 300))
-    chosen = choose_letter(page.rows) or live.get_parameter("order")
+    st.text(formats.short(seen_text(group["signature"]), 300))
+    clicked, ticked = choose_letter(page.rows)
+    st.session_state[TICKED] = (place, page, ticked)
+    chosen = clicked or live.get_parameter("order")
     live.turn_pages(page.next)
     if state == "parked":
-        st.caption("Once the cause is gone, let all of them go on:")
-        alike = ("--signature", group["signature"], "--reason", "why it will work now")
-        st.code(formats.command("makegood", "dlq", "release", *alike), language=None, wrap_lines=True)
+        offer_release(group, page.rows, ticked)
     if chosen:
         st.query_params["order"] = chosen
         for document in data.get_stories(chosen):
@@ -72,10 +77,39 @@ def show_group(group: data.Row, state: str) -> None:
             stories.show_story(document)
 
 
-def choose_letter(letters: data.Rows) -> str | None:
+def keep_still(place: tuple[str, str, str | None]) -> data.Page:
+    """While rows are ticked the list stands still: a tick is about what is on the screen."""
+    before, page, ticked = st.session_state.get(TICKED, (None, None, []))
+    return page if ticked and before == place else data.find_letters(*place)
+
+
+def offer_release(group: data.Row, letters: data.Rows, ticked: list[str]) -> None:
+    items = [
+        {"workflow_type": letter["message_key"], "entity_id": letter["entity_id"]}
+        for letter in letters
+        if str(letter["id"]) in ticked
+    ]
+    why_not = actions.may_not("group")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        some = f"Let the {len(items)} ticked go on…" if items else "Let the ticked go on…"
+        icon = ":material/play_arrow:"
+        if st.button(some, key="release-ticked", icon=icon, disabled=bool(why_not) or not items, help=why_not):
+            actions.ask("group", items=items)
+        every = f"Let all {group['letters']:,} go on…"
+        if st.button(every, key="release-all", icon=":material/fast_forward:", disabled=bool(why_not), help=why_not):
+            alike = facts.find_alike(group["signature"])
+            actions.ask("group", items=alike[: data.GROUP_MAX], more=len(alike) > data.GROUP_MAX)
+    actions.explain_rights("group")
+    with st.expander("From a command line", icon=":material/terminal:"):
+        alike_by = ("--signature", group["signature"], "--reason", "why it will work now")
+        st.code(formats.command("makegood", "dlq", "release", *alike_by), language=None, wrap_lines=True)
+
+
+def choose_letter(letters: data.Rows) -> tuple[str | None, list[str]]:
     exponents, now = data.get_exponents(), data.now()
-    st.caption("Click an order to read its story below.")
-    return tables.choose_row(
+    st.caption("Click an order to read its story below; tick several to let them go on together.")
+    orders = {str(letter["id"]): letter["entity_id"] or "" for letter in letters}
+    clicked, ticked = tables.choose_rows(
         {
             "order": [letter["entity_id"] or "" for letter in letters],
             "amount": [formats.amount(letter["amount_minor"], letter["currency"], exponents) for letter in letters],
@@ -87,10 +121,12 @@ def choose_letter(letters: data.Rows) -> str | None:
             "exactly": [formats.exact(letter["last_failed_at"], live.zone()) for letter in letters],
             "why": [letter["error"] for letter in letters],
         },
-        [letter["entity_id"] or "" for letter in letters],
+        list(orders),
         key="letters",
         widths={"tries": 60, "why": "large"},
+        export="dead-letters",
     )
+    return orders.get(clicked or ""), ticked
 
 
 st.title("Dead letters", anchor=False)

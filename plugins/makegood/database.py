@@ -39,6 +39,8 @@ _OURS: dict[str, type[errors.MakegoodError]] = {
     "MG011": errors.InputError,
     "MG012": errors.InvariantError,
     "MG013": errors.InvariantError,
+    "MG020": errors.NotAllowed,
+    "MG021": errors.TransientError,
 }
 
 

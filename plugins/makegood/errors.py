@@ -7,7 +7,8 @@
     │   ├── UnknownOrder                                                                  exit 1
     │   ├── AlreadyStarted      same entity, other parameters
     │   ├── KeyReused           same idempotency key, other parameters
-    │   └── IllegalTransition   the type's graph has no such edge
+    │   ├── IllegalTransition   the type's graph has no such edge
+    │   └── NotAllowed          this person has not the right                             exit 1
     ├── TransientError          the same call may work later
     │   └── DatabaseUnavailable                                                           exit 3
     ├── PermanentError          it will not work however often it is tried: park it       exit 1
@@ -60,6 +61,10 @@ class KeyReused(InputError):
 
 class IllegalTransition(InputError):
     pass
+
+
+class NotAllowed(InputError):
+    exit_code = EXIT_FOUND_WRONG
 
 
 class TransientError(MakegoodError):

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import psycopg
@@ -17,6 +17,11 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from makegood.errors import ConfigurationError
 
 PREFIX = "MAKEGOOD_"
+# Keys of contexts and payloads whose values are somebody's own; a dot or an underscore is the same to them.
+PERSONAL = (
+    "name", "*_name", "email", "*email*", "phone", "*phone*", "mobile", "address", "*address*", "street", "city",
+    "postcode", "zip", "iban", "card", "card_number", "*_card", "birth*", "passport*", "ip", "ip_*",
+)  # fmt: skip
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -31,6 +36,10 @@ class Settings(BaseSettings):
     """postgresql://… of your own server (14 to 18); unset means the embedded one."""
     database_admin_url: SecretStr | None = None
     """Used by migrations only, where the jobs' own role may not create tables."""
+    database_read_url: SecretStr | None = None
+    """For the dashboard: a login with makegood_read; unset means MAKEGOOD_DATABASE_URL, whose session steps down."""
+    database_act_url: SecretStr | None = None
+    """For the dashboard: a login with makegood_act, which can call what people may do and see no table."""
     airflow_database_url: SecretStr | None = None
     """postgresql://… of an existing database for Airflow's own records, beside a server of yours; the embedded
     server brings one."""
@@ -131,11 +140,32 @@ class Settings(BaseSettings):
     """What was refused this often would be refused again: a person decides."""
     remedy_limit: int = Field(500, ge=1, le=100_000)
     """Findings one run does something about: more than the caps allow anyway, few enough to end before the next run."""
+    dashboard_login: Literal["", "off", "demo", "oidc", "proxy"] = ""
+    """How people log in; unset means demo with the embedded database, and off (looking only) with one of yours."""
+    dashboard_secrets: Path | None = None
+    """For oidc: the file with Streamlit's [auth] section, readable by the dashboard alone."""
+    dashboard_login_claim: str = Field("email", min_length=1)
+    """For oidc: what of the identity is the login; an address that its provider calls unverified is refused."""
+    dashboard_user_header: str = Field("X-Forwarded-User", min_length=1)
+    """For proxy: the header that names who is logged in."""
+    dashboard_proxy_secret: SecretStr | None = None
+    """For proxy: what the proxy says in X-Makegood-Proxy-Secret, so that nobody beside it is believed."""
+    dashboard_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """For proxy: addresses from which it may come besides loopback, separated by commas."""
+    mask_fields: Annotated[tuple[str, ...], NoDecode] = PERSONAL
+    """Keys (with * for anything) whose values only an engineer sees; set, it replaces the list."""
+    approval_above_minor: int = Field(50_000, ge=0)
+    """Settling more than this by hand takes two people: 500.00 EUR, above which one slip costs more than a minute of a
+    second person. In minor units of whatever currency: set it for the strongest one you take."""
+    approval_above_orders: int = Field(100, ge=0, le=500)
+    """Releasing more orders than this at once takes two people: a hundred can be looked through, more cannot."""
+    approval_valid_seconds: float = Field(3600.0, ge=60, le=86400)
+    """An approval is about what was seen: after an hour it is asked for anew."""
     context_bytes_max: int = Field(64 * 1024, ge=1024, le=64 * 1024)
     """The database refuses more than 64 KiB, so that no row grows without a bound."""
     log_level: str = "INFO"
 
-    @field_validator("workflows", mode="before")
+    @field_validator("workflows", "dashboard_proxies", "mask_fields", mode="before")
     @classmethod
     def _split_on_commas(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -165,6 +195,8 @@ class Settings(BaseSettings):
     @field_validator(
         "database_url",
         "database_admin_url",
+        "database_read_url",
+        "database_act_url",
         "airflow_database_url",
         "stripe_api_base",
         "inventory_url",
@@ -175,7 +207,9 @@ class Settings(BaseSettings):
     def _empty_means_unset(cls, value: object) -> object:
         return None if value == "" else value
 
-    @field_validator("database_url", "database_admin_url", "airflow_database_url")
+    @field_validator(
+        "database_url", "database_admin_url", "database_read_url", "database_act_url", "airflow_database_url"
+    )
     @classmethod
     def _is_database_address(cls, value: SecretStr | None) -> SecretStr | None:
         try:
@@ -216,7 +250,12 @@ class Settings(BaseSettings):
 
     @property
     def embedded(self) -> bool:
-        return self.database_url is None
+        return self.database_url is None and self.database_read_url is None
+
+    @property
+    def login(self) -> str:
+        """How people log in to the dashboard."""
+        return self.dashboard_login or ("demo" if self.embedded else "off")
 
 
 @functools.cache

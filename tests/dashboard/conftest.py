@@ -59,6 +59,13 @@ def hostile(
     yield from _filled(shops.hostile, server, shop_process, tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def peopled(
+    server: EmbeddedPostgres, shop_process: ShopProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    yield from _filled(shops.parked, server, shop_process, tmp_path_factory)
+
+
 @pytest.fixture
 def look(monkeypatch: pytest.MonkeyPatch) -> Iterator[Look]:
     """Opens a page on a database, as somebody who may only read."""

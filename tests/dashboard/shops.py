@@ -51,9 +51,8 @@ def open_place(server: EmbeddedPostgres) -> Iterator[Place]:
     with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
         create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
         connection.execute(create.format(sql.Identifier(name), sql.Identifier(TEMPLATE)))
-    yield Place(
-        *(make_conninfo(server.url(role), dbname=name) for role in ("postgres", "makegood_jobs", "makegood_read"))
-    )
+    roles = ("postgres", "makegood_jobs", "makegood_read", "makegood_act")
+    yield Place(*(make_conninfo(server.url(role), dbname=name) for role in roles))
     with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
@@ -95,6 +94,28 @@ def disaster(place: Place, settings: Settings, shop: ShopControl) -> None:
         "SELECT makegood.begin_run('retry_compensations', 'k', 'schedule', '{}', 60) AS id", role="jobs"
     )
     place.rows("SELECT makegood.finish_run(%s, 'DatabaseUnavailable: it was away')", (run["id"],), role="jobs")
+
+
+def parked(place: Place, settings: Settings, shop: ShopControl) -> None:
+    """Five orders are parked, two refunds are held, the demo's people are known, and a customer left her address."""
+    shop.set_faults({"rules": [
+        *({"operation": "refund", "fault": "refused", "order_id": f"undo-{n}"} for n in range(1, 3)),
+        *({"operation": "charge", "fault": "wrong_amount", "order_id": f"parked-{n}"} for n in range(1, 6)),
+    ]})  # fmt: skip
+    orders = [order(f"undo-{n}", **NOWHERE) for n in range(1, 3)] + [order(f"parked-{n}") for n in range(1, 6)]
+    asyncio.run(check_out(place, settings, *orders))
+    shop.clear_faults()
+    for role in ("viewer", "engineer", "operator", "approver"):
+        grant(place, f"demo-{role}", "viewer", role)
+    place.rows(
+        "UPDATE makegood.workflow_executions SET context = context || %s::jsonb,"
+        " held_reason = 'write to brigitte@example.com' WHERE entity_id = 'parked-1'",
+        ('{"customer": {"name": "Brigitte", "email": "brigitte@example.com"}}',),
+    )
+
+
+def grant(place: Place, login: str, *roles: str) -> None:
+    place.rows("SELECT makegood.grant_person(%s, %s, 'root', 'a test')", (login, list(roles)), role="jobs")
 
 
 def hostile(place: Place, settings: Settings, shop: ShopControl) -> None:

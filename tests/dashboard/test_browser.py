@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from browsers import CHROMIUM, FLAGS, WAIT_MS, serve
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from shops import HOSTILE, Place
 
-from makegood.local import ports
 from makegood.local.postgres import EmbeddedPostgres
-from makegood.local.service import get_answer
 from makegood.migrations import sql_folder
 from makegood.story import harmless
-
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-WAIT_MS = 20_000
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no /usr/bin/chromium; on Debian: apt install chromium"),
 ]
 Open = Callable[..., Page]
-
-
-@contextlib.contextmanager
-def serve(url: str, folder: Path) -> Iterator[str]:
-    """The dashboard as `make up` runs it, on a port of its own."""
-    port = ports.choose_port()
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "MAKEGOOD_HOME": str(folder), "MAKEGOOD_DATABASE_URL": url}
-    command = [sys.executable, "-m", "dashboard", "--port", str(port)]
-    with (folder / "dashboard.log").open("w") as log:
-        process = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=folder)
-    try:
-        deadline = time.monotonic() + 60
-        while get_answer(f"http://127.0.0.1:{port}/_stcore/health") is None:
-            assert process.poll() is None, (folder / "dashboard.log").read_text()
-            assert time.monotonic() < deadline, "the dashboard is not healthy after 60 s"
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +111,7 @@ def test_person_finds_an_order_by_number_and_reads_its_story(visit: Open, addres
     expect(page.get_by_role("heading", name="What jobs decided")).to_be_visible()
     expect(page.locator(".js-plotly-plot")).to_be_visible()
     page.get_by_text("As text, for a ticket").click()
-    expect(page.get_by_test_id("stCode")).to_contain_text("recover_stuck_workflows")
+    expect(page.get_by_test_id("stCode").last).to_contain_text("recover_stuck_workflows")
 
 
 def test_links_of_alerts_and_of_airflow_lead_to_their_place(visit: Open, address: str, disaster: Place) -> None:
@@ -166,6 +127,7 @@ def test_need_on_the_overview_leads_to_its_place(visit: Open, address: str) -> N
     page = visit(address)
     page.get_by_test_id("stPageLink-NavLink").filter(has_text="Compensations").click()
     expect(page).to_have_url(re.compile("/compensations$"))
+    page.get_by_text("From a command line").first.click()
     expect(page.get_by_text("makegood compensate settle").first).to_be_visible()
 
 

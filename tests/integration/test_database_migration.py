@@ -134,7 +134,7 @@ def test_migration_while_another_database_of_the_server_is_migrated_does_not_mee
     """Roles belong to the whole server, and two writers of one role's row end in an error: what is there stays."""
     bounded = psycopg.conninfo.make_conninfo(empty, options="-c lock_timeout=2s")
     with psycopg.connect(server.url("postgres", "postgres")) as other:
-        for role in ("makegood_owner", "makegood_jobs", "makegood_read"):
+        for role in ("makegood_owner", "makegood_jobs", "makegood_read", "makegood_act"):
             other.execute(sql.SQL("ALTER ROLE {} SET search_path = makegood").format(sql.Identifier(role)))
         assert migrations.migrate(bounded)[-1] == "functions and grants"
         other.rollback()

@@ -20,7 +20,18 @@ VERBS = {
     "TRUNCATE": "TRUNCATE makegood.{} CASCADE",
 }
 # All writing is done by functions. A table that is added later is tried too.
-MAY = {"makegood_jobs": {"SELECT"}, "makegood_read": {"SELECT"}, "stranger": set[str]()}
+MAY = {"makegood_jobs": {"SELECT"}, "makegood_read": {"SELECT"}, "makegood_act": set[str](), "stranger": set[str]()}
+# All that the dashboard can do, and it can see nothing.
+ACTS = {
+    "act_release",
+    "act_release_group",
+    "act_retry_undo",
+    "act_settle",
+    "act_carry_out",
+    "act_cancel",
+    "act_give_approval",
+    "act_refuse_approval",
+}
 DENIED = "42501"
 # Everything a worker, a service in another language, or an operator's command calls.
 API = {
@@ -94,6 +105,8 @@ API = {
     "switch_remedies",
     "set_remedy_policy",
     "set_remedy_caps",
+    "grant_person",
+    "revoke_person",
 }
 
 
@@ -121,9 +134,10 @@ def logins(server: EmbeddedPostgres, admin: Worker, name: str) -> Iterator[dict[
         with (
             Worker(server.url("makegood_jobs", name)) as jobs,
             Worker(server.url("makegood_read", name)) as read,
+            Worker(server.url("makegood_act", name)) as act,
             Worker(as_stranger) as other,
         ):
-            yield {"makegood_jobs": jobs, "makegood_read": read, "stranger": other}
+            yield {"makegood_jobs": jobs, "makegood_read": read, "makegood_act": act, "stranger": other}
     finally:
         admin.rows(sql.SQL("DROP ROLE {}").format(sql.Identifier(stranger)))
 
@@ -153,13 +167,13 @@ def is_allowed(login: Worker, verb: str, table: str, column: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("role", ["makegood_jobs", "makegood_read", "stranger"])
+@pytest.mark.parametrize("role", MAY)
 def test_role_making_something_in_the_schema_is_refused(logins: dict[str, Worker], role: str) -> None:
     with refused(DENIED):
         logins[role].rows("CREATE TABLE makegood.mine ()")
 
 
-@pytest.mark.parametrize("role", ["makegood_jobs", "makegood_read", "stranger"])
+@pytest.mark.parametrize("role", MAY)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -203,6 +217,10 @@ def test_read_role_may_execute_only_what_reads_and_what_counts(admin: Worker) ->
     assert executable_by(admin, "makegood_read") == {*reads, "roll_up"}
 
 
+def test_act_role_may_execute_only_what_people_do(admin: Worker) -> None:
+    assert executable_by(admin, "makegood_act") == ACTS
+
+
 def test_public_may_execute_nothing(admin: Worker) -> None:
     """Asked of the stored rights themselves; none stored would mean the default, which is everybody."""
     rows = admin.rows(
@@ -236,9 +254,12 @@ def test_read_role_asking_for_a_cancel_is_refused(admin: Worker, logins: dict[st
         "SELECT * FROM makegood.approve_remedy(gen_random_uuid(), 'eve', 'why not')",
         "SELECT makegood.switch_remedies(false, 'eve', 'why not')",
         "SELECT makegood.set_remedy_caps('live', 'EUR', '{}', 'eve', 'why not')",
+        "SELECT * FROM makegood.grant_person('eve', '{operator}', 'eve', 'why not')",
+        "SELECT makegood.require_role('eve', 'operator')",
+        "SELECT makegood.end_act(gen_random_uuid(), '{}')",
     ],
 )
-@pytest.mark.parametrize("role", ["makegood_read", "stranger"])
+@pytest.mark.parametrize("role", ["makegood_read", "makegood_act", "stranger"])
 def test_role_that_only_looks_asking_for_an_action_is_refused(
     logins: dict[str, Worker], role: str, statement: str
 ) -> None:

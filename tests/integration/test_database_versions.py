@@ -65,7 +65,11 @@ def deployed(request: pytest.FixtureRequest) -> Iterator[Deployed]:
 def deploy(server: EmbeddedPostgres, major: int) -> Deployed:
     password = secrets.token_hex(16)
     with Worker(server.url("postgres", "postgres")) as admin:
-        for role in ("makegood_jobs", "makegood_read"):  # the embedded server's own: here nobody made them yet
+        for role in (
+            "makegood_jobs",
+            "makegood_read",
+            "makegood_act",
+        ):  # the embedded server's own: here nobody made them yet
             admin.rows(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
         admin.rows(sql.SQL("CREATE ROLE deployer LOGIN CREATEROLE CREATEDB PASSWORD {}").format(sql.Literal(password)))
     as_deployer = {"user": "deployer", "password": password}

@@ -22,6 +22,7 @@ COMMAND_MODULES = (
     "reconcile",
     "reconcile_sync",
     "dlq",
+    "people",
     "prove",
     "bench",
 )

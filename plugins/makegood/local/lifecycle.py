@@ -22,6 +22,13 @@ from makegood.settings import Settings
 
 SERVER = "postgres"
 FIRST_ORDER_SECONDS = 10.0
+# One for each right; the dashboard's demo login offers these very names.
+DEMO = {
+    "demo-viewer": ["viewer"],
+    "demo-engineer": ["viewer", "engineer"],
+    "demo-operator": ["viewer", "operator"],
+    "demo-approver": ["viewer", "approver"],
+}
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,8 @@ class Environment:
         from makegood.migrations import migrate  # noqa: PLC0415 - Alembic takes a while to import
 
         applied += migrate(where.admin_url())
+        if self.settings.embedded and self.settings.login == "demo":
+            _let_demo_in()
         return f"{len(applied)} applied" if applied else "current"
 
     def _find_order(self, *, wait_seconds: float) -> str | None:
@@ -199,3 +208,14 @@ def _any_order() -> str | None:
     except (psycopg.Error, MakegoodError):  # nothing to show is no reason to fail
         return None
     return str(row[0]) if row else None
+
+
+def _let_demo_in() -> None:
+    """The demo's people, each once; whoever was shut out stays out."""
+    statement = (
+        "SELECT makegood.grant_person(%(login)s, %(roles)s, 'makegood up', 'the demo, on this machine only')"
+        " WHERE NOT EXISTS (SELECT FROM makegood.people WHERE login = %(login)s)"
+    )
+    with connect(where.database_url()) as connection:
+        for login, roles in DEMO.items():
+            connection.execute(statement, {"login": login, "roles": roles})

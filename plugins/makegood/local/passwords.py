@@ -11,7 +11,7 @@ from makegood.local.private import write_private
 
 SUPERUSER = "postgres"
 AIRFLOW_ROLE = "makegood_airflow"
-LOGIN_ROLES = ("makegood_jobs", "makegood_read", AIRFLOW_ROLE)
+LOGIN_ROLES = ("makegood_jobs", "makegood_read", "makegood_act", AIRFLOW_ROLE)
 ROLES = (SUPERUSER, *LOGIN_ROLES)
 
 

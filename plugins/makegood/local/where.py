@@ -10,7 +10,7 @@ from makegood.errors import ConfigurationError
 from makegood.local.postgres import NOT_RUNNING_HINT, EmbeddedPostgres
 from makegood.settings import Settings, get_settings
 
-Role = Literal["jobs", "read"]
+Role = Literal["jobs", "read", "act"]
 
 
 def find_home(settings: Settings | None = None) -> Path:
@@ -23,8 +23,10 @@ def find_home(settings: Settings | None = None) -> Path:
 
 
 def database_url(role: Role = "jobs") -> str:
-    """A libpq URL for the jobs or for reading; raises ConfigurationError when the embedded server is down."""
-    external = get_settings().database_url
+    """A libpq URL to work, read or act with; raises ConfigurationError when the embedded server is down."""
+    settings = get_settings()
+    own = {"jobs": None, "read": settings.database_read_url, "act": settings.database_act_url}[role]
+    external = own or settings.database_url
     return external.get_secret_value() if external else _embedded_url(f"makegood_{role}")
 
 

@@ -1,0 +1,214 @@
+"""Who may see and do what: no page without a login, masks for who has not the right, buttons that say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from shops import Place
+from streamlit.testing.v1 import AppTest
+
+from dashboard import __main__ as program
+from dashboard import identity
+from makegood.errors import ConfigurationError
+from makegood.settings import Settings
+
+PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "activity")
+SECRET = "x" * 40
+Enter = Callable[..., AppTest]
+
+
+@pytest.fixture
+def enter(look: Any, peopled: Place, monkeypatch: pytest.MonkeyPatch) -> Enter:
+    """Opens a page as one of the demo's people, or as nobody."""
+
+    def open_page(login: str | None, page: str = "overview", **parameters: str) -> AppTest:
+        monkeypatch.setenv("MAKEGOOD_DASHBOARD_LOGIN", "demo")
+        monkeypatch.setenv("MAKEGOOD_DATABASE_ACT_URL", peopled.act)
+        monkeypatch.setattr(identity, "_demo_login", lambda: login)
+        return look(peopled.read, page, **parameters)  # type: ignore[no-any-return]
+
+    return open_page
+
+
+def everything(app: AppTest) -> str:
+    """All that reaches the browser, as far as a test sees it."""
+    kinds: list[Any] = [app.text, app.markdown, app.caption, app.subheader, app.title, app.code, app.metric, app.error]
+    words = [str(element.value) for kind in kinds for element in kind]
+    return "\n".join([*words, *(frame.value.to_csv() for frame in app.dataframe)])
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("asked", [{}, {"order": "parked-1"}, {"signature": "x", "show": "held", "run": "y"}])
+def test_page_opened_without_a_login_shows_no_data(page: str, asked: dict[str, str], enter: Enter) -> None:
+    app = enter(None, page, **asked)
+    assert not app.exception
+    assert [title.value for title in app.title] == ["makegood"]
+    assert not app.dataframe
+    assert not app.metric
+    assert "parked-" not in everything(app)
+    assert [button.label for button in app.button] == [
+        f"{role.capitalize()}: {what}" for role, what in identity.RIGHTS.items()
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_of_somebody_without_a_role_shows_no_data(page: str, enter: Enter) -> None:
+    app = enter("stranger@example.com", page, order="parked-1")
+    assert "nobody has given you a role" in app.error[0].value
+    assert not app.dataframe
+    assert "parked-" not in everything(app)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_demo_says_so_on_every_page_and_shows_who_one_is(page: str, enter: Enter) -> None:
+    for login in (None, "demo-viewer"):
+        app = enter(login, page)
+        assert "This is a demo" in app.warning[0].value
+    assert "demo-viewer" in [text.value for text in app.sidebar.text]
+    assert [button.label for button in app.sidebar.button] == ["Log out"]
+
+
+@pytest.mark.parametrize("page", ["order", "dead_letters"])
+@pytest.mark.parametrize("login", ["demo-viewer", "demo-operator", "demo-approver"])
+def test_personal_data_is_hidden_from_who_has_not_the_right(page: str, login: str, enter: Enter) -> None:
+    app = enter(login, page, order="parked-1")
+    words = everything(app)
+    assert "parked-1" in words
+    assert "Brigitte" not in words
+    assert "brigitte@example.com" not in words
+    assert "Personal data is hidden" in words
+
+
+def test_engineer_sees_personal_data(enter: Enter) -> None:
+    words = everything(enter("demo-engineer", "order", order="parked-1"))
+    assert '"name": "Brigitte"' in words
+    assert "write to brigitte@example.com" in words
+
+
+def test_without_a_login_configured_personal_data_is_hidden_and_nothing_can_be_done(look: Any, peopled: Place) -> None:
+    app = look(peopled.read, "order", order="parked-1")
+    assert "brigitte@example.com" not in everything(app)
+    assert all(button.disabled for button in app.button if button.label.endswith("…"))
+    assert "Nobody is logged in here" in everything(app)
+
+
+@pytest.mark.parametrize(
+    ("page", "labels"),
+    [
+        ("order", ["Let it go on…", "Cancel…"]),
+        ("dead_letters", ["Let all 5 go on…"]),
+        ("compensations", ["Try now…", "Settle by hand…"]),
+    ],
+)
+def test_buttons_are_for_operators_and_say_why_not_to_others(page: str, labels: list[str], enter: Enter) -> None:
+    for login, may in (
+        ("demo-viewer", False),
+        ("demo-engineer", False),
+        ("demo-approver", False),
+        ("demo-operator", True),
+    ):
+        app = enter(login, page, **({"order": "parked-2"} if page == "order" else {}))
+        found = {button.label: button for button in app.button}
+        assert [found[label].disabled for label in labels] == [not may] * len(labels)
+        assert ("needs the role operator" in everything(app)) is not may
+
+
+def test_form_shows_the_facts_and_wants_a_reason_before_it_acts(enter: Enter, peopled: Place) -> None:
+    app = enter("demo-operator", "order", order="parked-3")
+    next(button for button in app.button if button.label == "Let it go on…").click().run()
+    words = everything(app)
+    assert "parked-3, checkout, 19.99 EUR" in words
+    assert "nothing is charged twice" in words
+    submit = next(button for button in app.button if button.label == "Let it go on")
+    submit.click().run()
+    assert "Say why" in app.error[0].value
+    (row,) = peopled.rows("SELECT held_at FROM makegood.workflow_executions WHERE entity_id = 'parked-3'")
+    assert row["held_at"] is not None
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.1.7", "dashboard.example"])
+def test_demo_that_others_could_reach_does_not_start(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="everybody is anybody"):
+        program.check_login(Settings(dashboard_login="demo"), address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost", "127.0.0.2"])
+def test_demo_on_loopback_starts(address: str) -> None:
+    program.check_login(Settings(dashboard_login="demo"), address)
+
+
+def test_login_is_the_demos_only_with_the_embedded_database() -> None:
+    assert Settings().login == "demo"
+    assert Settings(database_url="postgresql://host/db").login == "off"
+    assert Settings(database_url="postgresql://host/db", dashboard_login="oidc").login == "oidc"
+
+
+def test_proxy_without_a_secret_does_not_start() -> None:
+    for secret in (None, "short"):
+        with pytest.raises(ConfigurationError, match="PROXY_SECRET"):
+            program.check_login(Settings(dashboard_login="proxy", dashboard_proxy_secret=secret), "0.0.0.0")
+    program.check_login(Settings(dashboard_login="proxy", dashboard_proxy_secret=SECRET), "0.0.0.0")
+
+
+def test_oidc_without_its_secrets_does_not_start(tmp_path: Any) -> None:
+    file = tmp_path / "secrets.toml"
+    for text in (None, "", "[auth]\nredirect_uri = 'http://x/oauth2callback'\ncookie_secret = 'short'\n", "= ="):
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(ConfigurationError, match="DASHBOARD_SECRETS"):
+            program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
+    file.write_text(f"[auth]\nredirect_uri = 'http://x/oauth2callback'\ncookie_secret = '{SECRET}'\n")
+    program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
+
+
+def test_process_of_the_dashboard_forgets_every_secret_it_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in (*program.NOT_OURS, "DATABASE_URL", "DATABASE_READ_URL", "DATABASE_ACT_URL"):
+        monkeypatch.setenv(f"MAKEGOOD_{name}", "x")
+    program.forget_secrets()
+    left = {name for name in os.environ if name.startswith("MAKEGOOD_")} - {"MAKEGOOD_CI"}
+    assert left == {"MAKEGOOD_DATABASE_READ_URL", "MAKEGOOD_DATABASE_ACT_URL"}
+
+
+PROXY = Settings(dashboard_login="proxy", dashboard_proxy_secret=SECRET, dashboard_proxies="10.1.0.0/16, 192.0.2.7")
+GOOD = {"X-Forwarded-User": ["Ann@Example.com"], identity.SECRET_HEADER: [SECRET]}
+
+
+@pytest.mark.parametrize("peer", [None, "127.0.0.1", "::1", "10.1.2.3", "192.0.2.7"])
+def test_proxy_that_is_declared_and_knows_the_secret_is_believed(peer: str | None) -> None:
+    assert identity.believe_proxy(lambda name: GOOD.get(name, []), peer, PROXY) == "ann@example.com"
+
+
+@pytest.mark.parametrize(
+    ("headers", "peer"),
+    [
+        (GOOD, "192.0.2.8"),  # not declared
+        (GOOD, "nonsense"),
+        ({"X-Forwarded-User": ["ann"]}, None),  # somebody on loopback beside the proxy
+        ({**GOOD, identity.SECRET_HEADER: ["y" * 40]}, None),
+        ({**GOOD, identity.SECRET_HEADER: [SECRET, SECRET]}, None),  # one by the proxy, one by whoever came through it
+        ({**GOOD, "X-Forwarded-User": ["ann", "root"]}, None),
+    ],
+)
+def test_anybody_beside_the_proxy_is_a_stranger(headers: dict[str, list[str]], peer: str | None) -> None:
+    with pytest.raises(identity.Stranger):
+        identity.believe_proxy(lambda name: headers.get(name, []), peer, PROXY)
+
+
+def test_proxy_that_names_nobody_or_nonsense_logs_nobody_in() -> None:
+    for names in ([], [""], ["\x00"], ["x" * 300]):
+        headers = {**GOOD, "X-Forwarded-User": names}
+        assert not identity.believe_proxy(lambda name, found=headers: found.get(name, []), None, PROXY)  # type: ignore[misc]
+
+
+def test_identity_provider_is_believed_when_it_has_verified_the_address() -> None:
+    known: dict[str, object] = {"is_logged_in": True, "email": " Ann@Example.com", "sub": "1234"}
+    assert identity.believe_provider(known, "email") == "ann@example.com"
+    assert identity.believe_provider(known, "sub") == "1234"
+    assert identity.believe_provider({**known, "is_logged_in": False}, "email") is None
+    for wrong in ({"email_verified": False}, {"email": None}, {"email": ["ann"]}, {"email": ""}):
+        with pytest.raises(identity.Stranger):
+            identity.believe_provider({**known, **wrong}, "email")
