@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from makegood.engine.calls import RESULT_BYTES_MAX
@@ -14,7 +15,38 @@ from makegood.engine.payload import check_payload
 from makegood.engine.runner import Runner
 from makegood.engine.store import Wanted
 from makegood.errors import InputError
+from makegood.reconciliation import remedy
+from makegood.reconciliation.remedies import Decided
 from makegood.session import with_runner
+
+
+@dataclass(frozen=True)
+class Remedied:
+    """What was done about the findings of the last run; ``decided`` only for a dry run, which changes nothing."""
+
+    run_id: uuid.UUID | None
+    counts: Mapping[str, int]
+    decided: Sequence[Decided] = field(default_factory=list)
+
+    def to_document(self) -> dict[str, Any]:
+        decisions = [one.to_document() for one in self.decided]
+        return {"run_id": self.run_id, "counts": dict(self.counts), "decisions": decisions}
+
+
+def remedy_last_run(classes: Sequence[str], *, dry_run: bool, limit: int | None, actor: str) -> Remedied:
+    """Puts right what may be of what the last run found, or only says what would be done."""
+
+    async def work(runner: Runner) -> Remedied:
+        run_id = await remedy.find_run(runner)
+        if run_id is None:
+            raise InputError("there was no run of the reconciliation yet", hint="Run `makegood reconcile` first.")
+        if dry_run:
+            decided = await remedy.preview_remedies(runner, run_id, classes=classes, limit=limit)
+            return Remedied(run_id, remedy.tally(decided), decided)
+        counts = await remedy.remedy_findings(runner, run_id, classes=classes, dry_run=False, limit=limit, actor=actor)
+        return Remedied(run_id, counts)
+
+    return with_runner(work)
 
 
 def advance_one(workflow_id: uuid.UUID) -> str | None:

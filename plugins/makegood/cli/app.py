@@ -21,6 +21,8 @@ COMMAND_MODULES = (
     "compensate",
     "reconcile",
     "reconcile_sync",
+    "reconcile_remedies",
+    "reconcile_policy",
     "dlq",
     "people",
     "prove",

@@ -51,8 +51,7 @@ async def remedy_findings(
     limit = runner.settings.remedy_limit if limit is None else limit
     total: Counter[str] = Counter()
     if dry_run:
-        decided = await preview_remedies(runner, run_id, classes=classes, limit=limit)
-        return Counter(f"would_{one.decision.act}" for one in decided)
+        return tally(await preview_remedies(runner, run_id, classes=classes, limit=limit))
     rows = await runner.database.call("SELECT makegood.tell_books_again(%s) AS told", (PAGE,))
     total += Counter({"books_told": rows[0]["told"]})
     async for page in _pages(runner, run_id, classes):
@@ -75,6 +74,10 @@ async def preview_remedies(
         if len(decided) >= limit:
             break
     return decided[:limit]
+
+
+def tally(decided: Sequence[Decided]) -> Counter[str]:
+    return Counter(f"would_{one.decision.act}" for one in decided)
 
 
 async def find_run(runner: Runner) -> uuid.UUID | None:
