@@ -7,13 +7,16 @@ plain_ratio         the lesser of two: the four published queries over the overv
                     the published timeline read without our index over an order's page; at 2 million
 viewers_load        the server's time on statements with twenty viewers on live refresh, over with one
 first_paint_growth  from opening the address in a browser to four numbers on the screen, at 2 million over empty
+
+Reads take milliseconds and are taken in turns; of each the least of some rounds counts, which other work on the machine
+disturbs least. The browser's are medians.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ from bench.pages import (
     read_overview,
     run_published,
     serve,
-    take_milliseconds,
+    take_least,
     watch_database_milliseconds,
 )
 from bench.scratch import Scratch, scratch_database
@@ -76,44 +79,53 @@ def measure_reads(many: Scratch, few: Scratch, runs: int, only: Sequence[str], s
 
 def measure_overview(many: Reader, few: Reader, runs: int, say: Say) -> Figure:
     say(f"overview_growth: milliseconds for the overview's data of all periods, {MANY:,} orders and {FEW:,}")
-    pairs = alternate(runs, lambda: take_overview(many), lambda: take_overview(few), say)
-    each = {
-        period: [round(take_milliseconds(lambda r=reader, p=period: read_overview(r, p)), 1) for reader in (many, few)]  # type: ignore[misc]
-        for period in PERIODS
-    }
+    taken = [{period: take_overview(many, few, period) for period in PERIODS} for _ in range(runs)]
+    pairs = [tuple_of(each.values()) for each in taken]
+    for number, (a, b) in enumerate(pairs, 1):
+        say(f"  run {number} of {runs}: {a:,.1f} and {b:,.1f}")
+    each = {period: [round(ms, 1) for ms in least] for period, least in taken[-1].items()}
     facts = {"many_ms": median_of(pairs, 0), "few_ms": median_of(pairs, 1), "many_and_few_ms_by_period": each}
     says = f"the overview's data for all periods beside {MANY:,} orders, over beside {FEW:,}"
     return Figure("overview_growth", says, [a / b for a, b in pairs], "at most", 1.3, facts)
 
 
-def take_overview(reader: Reader) -> float:
-    return take_milliseconds(lambda: [read_overview(reader, period) for period in PERIODS])
+def take_overview(many: Reader, few: Reader, period: str) -> list[float]:
+    return take_least(lambda: read_overview(many, period), lambda: read_overview(few, period))
+
+
+def tuple_of(pairs: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Both sides, summed up."""
+    first, second = zip(*pairs, strict=True)
+    return sum(first), sum(second)
 
 
 def measure_order(many: Reader, few: Reader, runs: int, say: Say) -> Figure:
     say(f"order_growth: milliseconds for the pages of {len(ORDERS)} orders, among {MANY:,} and {FEW:,}")
-    pairs = alternate(runs, lambda: take_orders(many), lambda: take_orders(few), say)
+    pairs = [take_orders(many, few) for _ in range(runs)]
+    for number, (a, b) in enumerate(pairs, 1):
+        say(f"  run {number} of {runs}: {a:,.1f} and {b:,.1f}")
     facts = {"many_ms": median_of(pairs, 0), "few_ms": median_of(pairs, 1), "pages": len(ORDERS)}
     says = f"an order's page among {MANY:,} orders, over among {FEW:,}"
     return Figure("order_growth", says, [a / b for a, b in pairs], "at most", 1.3, facts)
 
 
-def take_orders(reader: Reader) -> float:
-    return take_milliseconds(lambda: [read_order(reader, order) for order in ORDERS])
+def take_orders(many: Reader, few: Reader) -> tuple[float, float]:
+    taken = (take_least(lambda o=o: read_order(many, o), lambda o=o: read_order(few, o), rounds=5) for o in ORDERS)  # type: ignore[misc]
+    return tuple_of(taken)
 
 
 def measure_plain(many: Scratch, reader: Reader, runs: int, say: Say) -> Figure:
     say(f"plain_ratio: milliseconds of the published queries and of the overview, {MANY:,} orders")
 
     def plain() -> float:
-        return take_milliseconds(lambda: [run_published(many, name) for name in PLAIN], rounds=1)
+        return take_least(lambda: [run_published(many, name) for name in PLAIN], rounds=2)[0]
 
-    pairs = alternate(runs, plain, lambda: take_milliseconds(lambda: read_overview(reader, PLAIN_PERIOD)), say)
+    pairs = alternate(runs, plain, lambda: take_least(lambda: read_overview(reader, PLAIN_PERIOD))[0], say)
     say("  and of the published timeline without our index, and of an order's page")
     stories = alternate(
         runs,
-        lambda: take_milliseconds(lambda: run_published(many, "order_timeline", indexed=False), rounds=1),
-        lambda: take_orders(reader) / len(ORDERS),
+        lambda: take_least(lambda: run_published(many, "order_timeline", indexed=False), rounds=2)[0],
+        lambda: take_least(lambda: read_order(reader, ORDERS[0]))[0],
         say,
     )
     facts = {

@@ -176,6 +176,11 @@ def find_money(order: str) -> Rows:
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
+def find_order_letters(order: str) -> Rows:
+    return reader().rows("order_letters", {"order": _clean(order)})
+
+
+@st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def get_stories(order: str) -> Rows:
     """One document per workflow of the order; empty when nothing is known of it."""
     return [row["story"] for row in reader().rows("story", {"order": _clean(order)})]

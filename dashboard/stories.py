@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import actions, charts, data, formats, live, tables
+from dashboard import actions, charts, data, formats, live, tables, trails
 from dashboard.identity import person, seen_story
 from dashboard.theme import badge_of
 from makegood.story import ELLIPSIS, Section, find_sections, read_time, tell_story, write_story
@@ -35,13 +35,60 @@ def show_story(document: dict[str, Any]) -> None:
     for transition in story["transitions"]:
         if transition["gap"]:
             st.text(formats.short(f"{ELLIPSIS} {transition['to_state']} for {transition['gap']}", 2000))
-    st.plotly_chart(figure, config=charts.CONFIG, key=key, alt="The order's way through its states, with every attempt")
+    way, money = st.columns([3, 1])
+    with way:
+        st.plotly_chart(
+            figure, config=charts.CONFIG, key=key, alt="The order's way through its states, with every attempt"
+        )
+    with money:
+        trail = show_money(story)
     for section in find_sections(story, exponents, zone):
         show_section(section, story["workflow"]["id"])
     show_letter(story)
     show_context(story)
     with st.expander("As text, for a ticket", icon=":material/content_copy:"):
-        st.code(write_story(story, exponents), language=None)
+        st.code(write_story(story, exponents) + trails.write_trail(trail, exponents), language=None)
+
+
+def show_money(story: dict[str, Any]) -> list[trails.Entry]:
+    """What was charged, given back and disputed, in both books; what they say, they say side by side."""
+    exponents, now, zone = data.get_exponents(), data.now(), live.zone()
+    trail = trails.find_trail(story, data.find_money(story["workflow"]["entity_id"]))
+    with st.container(border=True, key=f"money-{story['workflow']['id']}"):
+        st.subheader("Money", anchor=False)
+        if not trail:
+            st.caption("Nothing was charged.")
+        for book, text in trails.sum_trail(trail, exponents).items():
+            st.caption(f"By {book}")
+            for part in text.replace("; ", ", ").split(", "):
+                st.text(part)
+        for entry in trail:
+            amount = formats.amount(entry.amount_minor, entry.currency, exponents)
+            words = f"{formats.ago(entry.at, now)} · {entry.kind} {amount} · {entry.status}"
+            st.text(formats.short(words, 200), help=f"{formats.exact(entry.at, zone)}")
+            if entry.reference:
+                st.code(formats.short(entry.reference, 80), language=None, wrap_lines=True)
+    return trail
+
+
+def show_messages(order: str) -> None:
+    """Messages about the order that failed too often; its workflow's own letter comes with its story."""
+    letters = data.find_order_letters(order)
+    if not letters:
+        return
+    st.subheader("Messages that failed", anchor=False)
+    tables.show_table(
+        {
+            "state": [letter["state"] for letter in letters],
+            "broker": [letter["broker"] or "" for letter in letters],
+            "message": [letter["message_id"] for letter in letters],
+            "tries": [letter["attempts"] for letter in letters],
+            "failed": [formats.ago(letter["last_failed_at"], data.now()) for letter in letters],
+            "error": [f"{letter['error_type']}: {letter['error']}" for letter in letters],
+        },
+        key=f"messages-{order}",
+        widths=WIDTHS,
+    )
 
 
 def show_headline(story: dict[str, Any]) -> None:

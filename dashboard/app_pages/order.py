@@ -1,4 +1,4 @@
-"""Order: where is it, and how did it come there? By number, by the beginning of one, or by payment."""
+"""Order: where is it, and how did it come there? By number, by a part of one, by payment or by customer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def search() -> None:
     if st.session_state.get("order-asked") != asked:  # somebody came by a link
         st.session_state["order-asked"] = st.session_state["order-text"] = asked
     st.text_input(
-        "Order number, the beginning of one, or a payment",
+        "Order number, its beginning or end, a payment, or a customer",
         key="order-text",
         max_chars=data.TEXT_MAX,
         label_visibility="collapsed",
-        placeholder="An order number such as order-123, the beginning of one, or a payment such as pi_…",
+        placeholder="An order number such as order-123, its beginning or end, a payment such as pi_…, or a customer",
         icon=":material/search:",
         on_change=keep,
     )
@@ -39,6 +39,8 @@ def draw() -> None:
     documents = data.get_stories(asked) if asked else []
     for document in documents:
         stories.show_story(document)
+    if documents:
+        stories.show_messages(asked)
     if not documents:
         show_found(asked, data.find_orders(asked))
 
@@ -50,7 +52,8 @@ def show_found(asked: str, found: data.Rows) -> None:
     if not found:
         st.text(f"Nothing is known of {formats.short(asked)}.")
         st.caption(
-            "Order numbers are case-sensitive. Numbers are found from their beginning, payments whole and among the "
+            "Order numbers are case-sensitive and found by their beginning or their end, payments, charges and "
+            "customers by the whole of their name. A payment that no order's row knows is looked for among the "
             f"newest {data.NEWEST_MAX:,} orders."
         )
         return
@@ -58,7 +61,7 @@ def show_found(asked: str, found: data.Rows) -> None:
     if chosen := choose_order(found):
         st.switch_page(live.page("order"), query_params={"order": chosen})
     if len(found) == data.FOUND_MAX:
-        st.caption(f"These are the first {data.FOUND_MAX}; type more of the number.")
+        st.caption(f"These are {data.FOUND_MAX}, and there may be more; type more of the number.")
 
 
 def choose_order(found: data.Rows) -> str | None:
