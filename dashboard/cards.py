@@ -58,7 +58,7 @@ def make_cards(
     return [
         duration_card(ends, _series(trends.ends, slices, "p95_seconds"), period, targets),
         failure_card(steps, trends.steps, slices, period, targets),
-        stuck_card(metrics["stuck"], _series(trends.stuck, slices, "stuck"), exponents, targets),
+        stuck_card(metrics["stuck"], [row["stuck"] for row in trends.stuck], exponents, targets),
         compensation_card(ends, steps, metrics["owed"][0], trends.ends, slices, period, targets),
     ]
 
@@ -108,6 +108,7 @@ def stuck_card(rows: Rows, trend: list[float], exponents: Mapping[str, int], tar
     help_text = "Not finished, and without progress for five minutes. Held orders are among them: a person is asked."
     target = "none" if not targets.stuck else f"at most {targets.stuck:,}"
     stuck, held = sum(row["stuck"] for row in rows), sum(row["held"] for row in rows)
+    trend = [*trend, float(stuck)] if stuck or any(trend) else []  # the line ends in what is now
     if not stuck:
         sentence = "No order is stuck."
         return Card("stuck", "Stuck now", "0", "completed", "", sentence, trend, help_text, target, True)

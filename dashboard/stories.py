@@ -52,7 +52,7 @@ def show_story(document: dict[str, Any]) -> None:
 
 def show_money(story: dict[str, Any]) -> list[trails.Entry]:
     """What was charged, given back and disputed, in both books; what they say, they say side by side."""
-    exponents, now, zone = data.get_exponents(), data.now(), live.zone()
+    exponents = data.get_exponents()
     trail = trails.find_trail(story, data.find_money(story["workflow"]["entity_id"]))
     with st.container(border=True, key=f"money-{story['workflow']['id']}"):
         st.subheader("Money", anchor=False)
@@ -60,15 +60,17 @@ def show_money(story: dict[str, Any]) -> list[trails.Entry]:
             st.caption("Nothing was charged.")
         for book, text in trails.sum_trail(trail, exponents).items():
             st.caption(f"By {book}")
-            for part in text.replace("; ", ", ").split(", "):
-                st.text(part)
-        for entry in trail:
-            amount = formats.amount(entry.amount_minor, entry.currency, exponents)
-            words = f"{formats.ago(entry.at, now)} · {entry.kind} {amount} · {entry.status}"
-            st.text(formats.short(words, 200), help=f"{formats.exact(entry.at, zone)}")
-            if entry.reference:
-                st.code(formats.short(entry.reference, 80), language=None, wrap_lines=True)
+            st.text("\n".join(text.replace("; ", ", ").split(", ")))
+            own = [entry for entry in trail if entry.book == book]
+            st.code("\n".join(write_entry(entry) for entry in own), language=None, wrap_lines=True)
     return trail
+
+
+def write_entry(entry: trails.Entry) -> str:
+    """One movement on a line of its own, its time in the viewer's zone, and the provider's name of it to copy."""
+    at = entry.at.astimezone(live.zone()).strftime("%m-%d %H:%M:%S") if entry.at else "not yet"
+    amount = formats.amount(entry.amount_minor, entry.currency, data.get_exponents())
+    return formats.short(f"{at}  {entry.kind} {amount} {entry.status} {entry.reference}".rstrip(), 200)
 
 
 def show_messages(order: str) -> None:

@@ -70,8 +70,8 @@ def show_target(card: cards.Card) -> None:
         False: (":material/error:", "failed"),
         None: (":material/radio_button_unchecked:", "waiting"),
     }[card.met]
-    state = {True: "met", False: "missed", None: "nothing to measure"}[card.met]
-    st.badge(f"Target {card.target}: {state}", icon=icon, color=badge_of(word))  # type: ignore[arg-type]
+    state = {True: "met", False: "missed", None: "nothing yet"}[card.met]
+    st.badge(f"Target: {card.target} · {state}", icon=icon, color=badge_of(word))  # type: ignore[arg-type]
 
 
 def show_needs(needs: list[attention.Need]) -> None:

@@ -119,6 +119,6 @@ def test_stuck_orders_are_told_by_their_age_with_their_money(look: Any, disaster
 
 def test_target_says_whether_it_is_met(look: Any, normal: Place, disaster: Place) -> None:
     words = [str(badge.value) for badge in look(normal.read).markdown]
-    assert any("Target none: met" in word for word in words)
+    assert any("Target: none · met" in word for word in words)
     words = [str(badge.value) for badge in look(disaster.read).markdown]
-    assert any("Target none: missed" in word for word in words)
+    assert any("Target: none · missed" in word for word in words)

@@ -402,3 +402,18 @@ def test_counting_beside_much_that_is_counted_never_reads_it(admin: Worker, url:
             for name in ("metric_ends", "metric_attempts", "metric_stuck"):
                 session.rows(f"SELECT * FROM makegood.{name}(86400, 3600)")
         assert count_scans(session)[0] == whole
+
+
+@pytest.mark.parametrize(("text", "found"), [("old-1234", 11), ("-12345", 1), ("d-77", 1), ("nothing", 0)])
+def test_part_of_a_number_beside_many_is_found_through_an_index(admin: Worker, text: str, found: int) -> None:
+    """By its beginning and by its end, also where the collation is not that of bytes."""
+    from test_database_plans import FILL, INSTANT, count_scans
+
+    admin.register(INSTANT)
+    admin.rows(FILL, 20_000)
+    admin.rows("VACUUM ANALYZE")
+    query = (sql_folder() / "queries" / "dashboard" / "orders_by_name.sql").read_text()
+    about = {"text": text, "begins": f"{text}%", "ends": f"{text[::-1]}%", "limit": 50}
+    whole, _ = count_scans(admin)
+    assert len(admin.connection.execute(query, about).fetchall()) == found  # type: ignore[arg-type]
+    assert count_scans(admin)[0] == whole

@@ -1,2 +1,3 @@
 -- The trend of metric 3: how many had made no progress for five minutes when each slice of the period began.
-SELECT slice, stuck FROM makegood.metric_stuck(%(period_seconds)s, %(slice_seconds)s, %(workflow_type)s) LIMIT 1000;
+SELECT slice, stuck FROM makegood.metric_stuck(%(period_seconds)s, %(slice_seconds)s, %(workflow_type)s)
+ ORDER BY slice LIMIT 1000;
