@@ -85,8 +85,9 @@ class Environment:
 
     def rotate_logs(self) -> None:
         """No log is larger than its bound, also of what runs for months."""
-        for log in (self.home / "logs").glob("*.log"):
-            logfile.rotate(log)
+        with lock.usable(self.home):
+            for log in (self.home / "logs").glob("*.log"):
+                logfile.rotate(log)
 
     def drop_old(self) -> None:
         """What Airflow keeps of runs long past, and their logs; nothing where it was never started."""
