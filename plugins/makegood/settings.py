@@ -273,6 +273,7 @@ def _describe(error: ValidationError) -> str:
     lines = []
     for fault in error.errors():
         name = PREFIX + "_".join(str(part) for part in fault["loc"][:1]).upper()
-        shown = "" if "url" in name.lower() or "key" in name.lower() else f" (it is {os.environ.get(name)!r})"
+        private = any(word in name for word in ("URL", "KEY", "SECRET"))
+        shown = "" if private else f" (it is {os.environ.get(name)!r})"
         lines.append(f"{name}: {fault['msg']}{shown}")
     return "; ".join(lines)
