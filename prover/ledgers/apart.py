@@ -78,10 +78,10 @@ def d31_two_orders_with_one_payment(plot: Plot) -> None:
 @recipe
 def d29_payout_break(plot: Plot) -> None:
     at = plot.random.choice((plot.old(plot.terms.payout_grace), plot.watermark - timedelta(days=9)))
-    payout = plot.payout(plot.amount, at=at)
     off = plot.random.choice((-1, 1, plot.part(plot.amount)))
-    for amount in plot.random.choice(([plot.amount], [plot.amount - 500, 500])):
-        plot.movement(amount + 30, 30, payout=payout)
+    fee = plot.fee(plot.amount)
+    payout = plot.payout(plot.amount - fee, at=at)
+    plot.movement(plot.amount, fee, payout=payout)
     plot.movement(off, 0, kind="adjustment", payout=payout)
     plot.expect(payout, "D29", abs(off), remedy="human")
 
@@ -96,3 +96,14 @@ def d29_payout_of_nothing(plot: Plot) -> None:
 def wait_payout(plot: Plot) -> None:
     """Its movements may still be on the way."""
     plot.expect(plot.payout(plot.amount, at=plot.young(plot.terms.payout_grace)), PENDING)
+
+
+@recipe
+def d30_fee(plot: Plot) -> None:
+    """Beyond the band, by as little as one."""
+    amount = plot.random.randrange(1, 50) * 10_000
+    low, high = plot.terms.fee_parts_min, plot.terms.fee_parts_max
+    off = plot.random.randrange(1, 10)
+    above = amount // 10_000 * high + plot.terms.fee_fixed_minor + off
+    movement = plot.movement(amount, plot.random.choice((amount // 10_000 * low - off, above)))
+    plot.expect(movement, "D30", off, remedy="record")

@@ -52,6 +52,10 @@ class Plot:
     def later(self, than: datetime) -> datetime:
         return than + timedelta(seconds=self.random.randrange(1, 600))
 
+    def fee(self, amount: int) -> int:
+        """An ordinary one: two in a hundred and thirty."""
+        return amount // 50 + 30
+
     def young(self, grace: timedelta) -> datetime:
         """Not old enough to be judged: what happened before the watermark less the grace is."""
         return self.watermark - grace + self.random.choice((timedelta(0), MICROSECOND, grace / 2))

@@ -19,6 +19,10 @@ class Terms:
     refund_grace: timedelta = timedelta(hours=24)
     payout_grace: timedelta = timedelta(days=3)
     lapse_soon: timedelta = timedelta(days=1)
+    # A fee is from this many ten-thousandths of the amount to that many and a fixed part.
+    fee_parts_min: int = 10
+    fee_parts_max: int = 400
+    fee_fixed_minor: int = 35
 
 
 @dataclass(frozen=True, slots=True)

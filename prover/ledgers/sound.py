@@ -163,12 +163,21 @@ def ok_stray_decline(plot: Plot) -> None:
 
 @recipe
 def ok_payout(plot: Plot) -> None:
-    at = plot.old(plot.terms.payout_grace)
-    parts = [plot.part(plot.amount) for _ in range(plot.random.randrange(1, 4))]
-    payout = plot.payout(sum(parts), at=at)
-    for net in parts:
-        plot.movement(net + 30, 30, payout=payout)
+    gross = [plot.part(plot.amount) for _ in range(plot.random.randrange(1, 4))]
+    net = sum(amount - plot.fee(amount) for amount in gross)
+    payout = plot.payout(net, at=plot.random.choice((plot.old, plot.young))(plot.terms.payout_grace))
+    for amount in gross:
+        plot.movement(amount, plot.fee(amount), payout=payout)
     plot.expect(payout, MATCHED)
+
+
+@recipe
+def ok_fee(plot: Plot) -> None:
+    """On either border of the band."""
+    amount = plot.random.randrange(1, 50) * 10_000
+    low, high = plot.terms.fee_parts_min, plot.terms.fee_parts_max
+    fee = plot.random.choice((amount // 10_000 * low, amount // 10_000 * high + plot.terms.fee_fixed_minor))
+    plot.expect(plot.movement(amount, fee), MATCHED)
 
 
 @recipe
