@@ -23,6 +23,7 @@ COMMAND_MODULES = (
     "reconcile_sync",
     "reconcile_remedies",
     "reconcile_policy",
+    "reconcile_verdicts",
     "dlq",
     "people",
     "prove",
