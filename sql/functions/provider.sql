@@ -237,7 +237,8 @@ $$;
 COMMENT ON FUNCTION makegood.put_returns(text, text, jsonb) IS
   'Writes checked refunds or disputes and marks their charges; called by put_provider_rows, which has the turn.';
 
-CREATE OR REPLACE FUNCTION makegood.put_balance(p_collection text, p_provider text, p_rows jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION makegood.put_balance(p_collection text, p_provider text, p_rows jsonb, p_only_new boolean)
+RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 DECLARE
@@ -258,7 +259,8 @@ BEGIN
     -- A list does not say with which payout a movement left; once that is known it stays known.
     INSERT INTO makegood.provider_balance_transactions AS k
            (id, provider, kind, source_ref, payout_ref, amount_minor, fee_minor, net_minor, currency, created_at)
-    SELECT e.r->>'id', p_provider, e.r->>'kind', coalesce(e.r->>'source_ref', o.source_ref),
+    SELECT e.r->>'id', p_provider, coalesce(CASE WHEN p_only_new THEN o.kind END, e.r->>'kind'),
+           coalesce(CASE WHEN p_only_new THEN o.source_ref END, e.r->>'source_ref', o.source_ref),
            coalesce(nullif(e.r->>'payout_ref', ''), o.payout_ref), (e.r->>'amount_minor')::bigint,
            (e.r->>'fee_minor')::bigint, (e.r->>'net_minor')::bigint, e.r->>'currency', makegood.provider_time(e.r->>'created_at')
       FROM jsonb_array_elements(p_rows) AS e(r) LEFT JOIN makegood.provider_balance_transactions o ON o.id = e.r->>'id'
@@ -274,7 +276,7 @@ BEGIN
   RETURN v_changed;
 END
 $$;
-COMMENT ON FUNCTION makegood.put_balance(text, text, jsonb) IS
+COMMENT ON FUNCTION makegood.put_balance(text, text, jsonb, boolean) IS
   'Writes checked balance transactions or payouts; called by put_provider_rows, which has the turn.';
 
 -- Whose books already have an id under another name.
@@ -292,6 +294,7 @@ COMMENT ON FUNCTION makegood.other_provider(text, text, text) IS 'The other prov
 
 -- Rows as jsonb objects with the names of the table's columns; times as seconds since 1970 or ISO 8601. Returns
 -- {rows, changed, duplicates: [ids], refused: [{id, reason}]}. Put twice, they change nothing the second time.
+-- A row may have the line of the file that it comes from.
 --   p_source    who brings them: kept with duplicates and with what is refused
 --   p_only_new  what is known already stays as it is: for sources that know less than the provider's own interface
 CREATE OR REPLACE FUNCTION makegood.put_provider_rows(
@@ -327,19 +330,20 @@ BEGIN
   )
   SELECT (SELECT coalesce(jsonb_agg(k.r), '[]') FROM ranked k WHERE k.copy = 1),
          (SELECT coalesce(jsonb_agg(DISTINCT k.id), '[]') FROM ranked k WHERE k.copy = 2),
-         (SELECT coalesce(jsonb_agg(jsonb_build_object('id', l.id, 'n', l.n, 'reason', l.reason, 'row', l.r)), '[]')
+         (SELECT coalesce(jsonb_agg(jsonb_build_object('id', l.id, 'n', l.n, 'line', l.r->'line', 'reason', l.reason, 'row', l.r)), '[]')
             FROM looked l WHERE l.reason IS NOT NULL)
     INTO v_kept, v_twice, v_refused;
   v_changed := CASE
     WHEN p_collection = 'charges' THEN makegood.put_charges(p_provider, v_kept, p_only_new)
     WHEN p_collection IN ('refunds', 'disputes') THEN makegood.put_returns(p_collection, p_provider, v_kept)
-    ELSE makegood.put_balance(p_collection, p_provider, v_kept) END;
+    ELSE makegood.put_balance(p_collection, p_provider, v_kept, p_only_new) END;
   INSERT INTO makegood.provider_duplicates AS d (provider, collection, id, source)
   SELECT p_provider, p_collection, t.id, p_source FROM jsonb_array_elements_text(v_twice) AS t(id) ORDER BY t.id
   ON CONFLICT (provider, collection, id, source) DO UPDATE SET seen_at = clock_timestamp();
   INSERT INTO makegood.provider_rejects AS j (source, position, provider, collection, reason, content)
-  SELECT DISTINCT ON (1, 2) p_source, left(p_collection || '/' || coalesce(f.v->>'id', 'row ' || (f.v->>'n')), 300), p_provider,
-         p_collection, left(f.v->>'reason', 1000), left(f.v->>'row', 4000)
+  SELECT DISTINCT ON (1, 2) p_source,
+         coalesce('line ' || (f.v->>'line'), left(p_collection || '/' || coalesce(f.v->>'id', 'row ' || (f.v->>'n')), 300)),
+         p_provider, p_collection, left(f.v->>'reason', 1000), left(f.v->>'row', 4000)
     FROM jsonb_array_elements(v_refused) AS f(v)
   ON CONFLICT (source, position) DO UPDATE
     SET reason = excluded.reason, content = excluded.content, seen_at = clock_timestamp();

@@ -24,6 +24,7 @@ COMMAND_MODULES = (
     "reconcile_remedies",
     "reconcile_policy",
     "reconcile_verdicts",
+    "reconcile_import",
     "dlq",
     "people",
     "prove",

@@ -32,6 +32,11 @@ class Counting:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def reach(self, counts: Counter[str], position: float) -> None:
+        """Counts, and how far of the total it is now."""
+        self.show(counts)
+        self._bar.update(self._task, completed=position)
+
     def show(self, counts: Counter[str], *, advance: float = 0) -> None:
         for name, n in counts.items():
             self._seen[name.rpartition(".")[2]] += n
