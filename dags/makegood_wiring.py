@@ -11,11 +11,20 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import Asset, Param, RetryDecision, RetryPolicy, TriggerRule, get_current_context
+from airflow.sdk import (
+    Asset,
+    BaseOperatorLink,
+    CronTriggerTimetable,
+    Param,
+    RetryDecision,
+    RetryPolicy,
+    TriggerRule,
+    get_current_context,
+)
 from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from makegood_plugin import WhatItTouched
+from makegood_plugin import ReportOfTheRun, WhatItTouched
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -34,6 +43,8 @@ BATCH_NAME = "{{ task.op_kwargs['batch'].get('workflow_type') or 'batch' }} {{ t
 # While a run lasts no other starts, so it must end; what it leaves undone the next one finds. By then the library
 # calls a run abandoned, too.
 DAGRUN_TIMEOUT = timedelta(minutes=20)
+# An hourly job's run may take longer than its hour, as the first fetch of a large account does; the next one waits.
+HOURLY_TIMEOUT = timedelta(hours=6)
 
 RETRIES = 3
 # A database that restarts is back in seconds, and the next run is a minute away.
@@ -74,16 +85,27 @@ class MakegoodOperator(DecoratedOperator, PythonOperator):
 
     template_fields: Sequence[str] = ("op_args", "op_kwargs")
     custom_operator_name = "@makegood_task"
-    operator_extra_links = (WhatItTouched(),)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (WhatItTouched(),)
 
     def __init__(self, *, python_callable: Any, op_args: Any, op_kwargs: Any, **kwargs: Any) -> None:
         upstream = {"python_callable": python_callable, "op_args": op_args, "op_kwargs": op_kwargs}
         super().__init__(kwargs_to_upstream=upstream, **upstream, **kwargs)
 
 
+class ReportOperator(MakegoodOperator):
+    """The same, with a link to the report besides."""
+
+    custom_operator_name = "@report_task"
+    operator_extra_links = (WhatItTouched(), ReportOfTheRun())
+
+
 def makegood_task(**kwargs: Any) -> Decorator:
     """Like Airflow's ``@task()``, with the link, and a result that is kept as one value."""
     return task_decorator_factory(multiple_outputs=False, decorated_operator_class=MakegoodOperator, **kwargs)
+
+
+def report_task(**kwargs: Any) -> Decorator:
+    return task_decorator_factory(multiple_outputs=False, decorated_operator_class=ReportOperator, **kwargs)
 
 
 def batch_task(**kwargs: Any) -> Decorator:
@@ -92,16 +114,33 @@ def batch_task(**kwargs: Any) -> Decorator:
 
 
 def every_minute(*, doc_md: str | None, tags: Sequence[str]) -> dict[str, Any]:
-    """The settings of a DAG that runs each minute, never twice at once, and never catches up on what it missed."""
-    return {
+    """The settings of a DAG that runs each minute."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    return safely(doc_md=doc_md, tags=tags, params=form(), timeout=DAGRUN_TIMEOUT) | {
         "schedule": "* * * * *",
-        "start_date": datetime(2026, 1, 1, tzinfo=UTC),
+        "start_date": start,
+    }
+
+
+def every_hour(*, doc_md: str | None, tags: Sequence[str], params: dict[str, Param]) -> dict[str, Any]:
+    """The settings of a DAG that runs each hour, and at once where it is new: nobody waits an hour for a first look.
+
+    It has no start date: with one, Airflow would wait for the next full hour.
+    """
+    return safely(doc_md=doc_md, tags=tags, params=params, timeout=HOURLY_TIMEOUT) | {
+        "schedule": CronTriggerTimetable("0 * * * *", timezone="UTC", run_immediately=True),
+    }
+
+
+def safely(*, doc_md: str | None, tags: Sequence[str], params: dict[str, Param], timeout: timedelta) -> dict[str, Any]:
+    """What keeps every DAG's runs safe: never twice at once, no catching up on what was missed, an end, retries."""
+    return {
         "catchup": False,
         "max_active_runs": 1,
-        "dagrun_timeout": DAGRUN_TIMEOUT,
+        "dagrun_timeout": timeout,
         "doc_md": doc_md,
         "tags": ["makegood", *tags],
-        "params": form(),
+        "params": params,
         "default_args": {
             "owner": "makegood",
             "pool": POOL_HOUSEKEEPING,
@@ -153,12 +192,20 @@ def asked(context: Context) -> dict[str, Any]:
 
     The key is the same however often the task is tried or cleared, so that it begins one run.
     """
-    params, dag_run = context["params"], context["dag_run"]
+    params = context["params"]
     minutes = params["older_than_minutes"]
     return {
         "older_than_seconds": None if minutes is None else minutes * 60,
         "workflow_type": params["workflow_type"] or None,
         "limit": params["limit"],
+        **whose(context),
+    }
+
+
+def whose(context: Context) -> dict[str, Any]:
+    """Whether it acts, the key that is the same for the same run, and who started it."""
+    dag_run = context["dag_run"]
+    return {
         "dry_run": is_dry(context),
         "key": f"{dag_run.dag_id}/{dag_run.run_id}",
         "triggered_by": ":".join(filter(None, ("airflow", dag_run.run_type.value, dag_run.triggering_user_name))),

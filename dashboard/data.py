@@ -17,6 +17,9 @@ import streamlit as st
 from dashboard import rollups
 from dashboard.database import Away, Reader
 from dashboard.periods import PERIODS
+from makegood.reconciliation.read import report_parameters
+from makegood.reconciliation.report import Report
+from makegood.reconciliation.report_rows import make_report
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -47,6 +50,7 @@ class Job:
 JOBS = {
     "recover_stuck_workflows": Job("every minute", 600.0),
     "retry_compensations": Job("every minute", 600.0),
+    "reconcile_charges": Job("every hour", 2.5 * 3600),
 }
 
 
@@ -251,6 +255,21 @@ def find_approvals(kinds: tuple[str, ...]) -> Rows:
 def get_fresh(name: str, about: Row) -> Rows:
     """Read at this moment and shared with nobody: for who is about to act."""
     return reader().rows(name, about)
+
+
+@st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
+def find_reconciliations(before: str | None) -> Page:
+    rows = reader().rows("reconciliations", {"before": _moment(before or ""), "limit": PAGE + 1})
+    shown = rows[:PAGE]
+    return Page(shown, str((shown[-1]["started_at"] - EPOCH) // MICROSECOND) if len(rows) > PAGE else None)
+
+
+@st.cache_data(ttl=TREND_FRESH, show_spinner=False, max_entries=16)
+def get_reconciliation(run_id: str) -> Report | None:
+    """The report of one run; None also for what is no run id at all."""
+    about = report_parameters(_uuid(run_id))
+    rows = reader().rows("../reconciliation/report", about) if _uuid(run_id) else []  # the library's own query
+    return make_report(rows[0]["document"]) if rows else None
 
 
 def now() -> datetime:

@@ -24,6 +24,7 @@ pages = [
     st.Page(page("workflows"), title="Workflows", icon=":material/account_tree:", url_path="workflows"),
     st.Page(page("dead_letters"), title="Dead letters", icon=":material/inbox:", url_path="dead_letters"),
     st.Page(page("compensations"), title="Compensations", icon=":material/undo:", url_path="compensations"),
+    st.Page(page("reconciliation"), title="Reconciliation", icon=":material/balance:", url_path="reconciliation"),
     st.Page(page("activity"), title="Activity", icon=":material/history:", url_path="activity"),
 ]
 inside = door.let_in()

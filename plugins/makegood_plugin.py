@@ -41,10 +41,24 @@ class WhatItTouched(BaseOperatorLink):
     xcom_key = "what_it_touched"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        from airflow.sdk.execution_time.xcom import XCom  # noqa: PLC0415  # speaks to the task's supervisor: workers only
+        return _link("activity", ti_key)
 
-        run_id = XCom.get_one(key="run_id", dag_id=ti_key.dag_id, task_id="begin", run_id=ti_key.run_id)
-        return f"{dashboard_url()}/activity?{urlencode({'run': run_id})}" if run_id else ""
+
+class ReportOfTheRun(BaseOperatorLink):
+    """Leads from the task that reported to the report; likewise kept in XCom, and empty when no run began."""
+
+    name = "Report"
+    xcom_key = "report_of_the_run"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        return _link("reconciliation", ti_key)
+
+
+def _link(page: str, ti_key: TaskInstanceKey) -> str:
+    from airflow.sdk.execution_time.xcom import XCom  # noqa: PLC0415  # speaks to the task's supervisor: workers only
+
+    run_id = XCom.get_one(key="run_id", dag_id=ti_key.dag_id, task_id="begin", run_id=ti_key.run_id)
+    return f"{dashboard_url()}/{page}?{urlencode({'run': run_id})}" if run_id else ""
 
 
 class MakegoodPlugin(AirflowPlugin):
@@ -59,4 +73,4 @@ class MakegoodPlugin(AirflowPlugin):
             "url_route": "makegood",  # with a route of its own the view opens inside Airflow's page
         }
     ]
-    operator_extra_links: list[Any] = [WhatItTouched()]  # noqa: RUF012
+    operator_extra_links: list[Any] = [WhatItTouched(), ReportOfTheRun()]  # noqa: RUF012

@@ -6,7 +6,7 @@ Every statement is its own transaction (autocommit): what belongs together is on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from makegood import errors
 log = structlog.get_logger()
 
 Row = dict[str, Any]
+Parameters = Sequence[Any] | Mapping[str, Any]
 
 # What to do again as a whole: the server was restarted, a deadlock, a lock that was not free in time.
 RETRIED = (psycopg.OperationalError, psycopg.InterfaceError, psycopg_pool.PoolTimeout)
@@ -84,11 +85,11 @@ class Database:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def call(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    async def call(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """Only for statements that may run twice: all of makegood's functions are such."""
         return await _again(lambda: self._once(statement, parameters))
 
-    async def call_at_one_moment(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    async def call_at_one_moment(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """One statement that sees the database as it was when it began, whatever it does in between.
 
         Somebody else's change to a row it wants to change makes all of it begin anew.
@@ -103,7 +104,7 @@ class Database:
 
         return await _again(within)
 
-    async def preview(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    async def preview(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """What a statement would return; nothing of it stays."""
 
         async def rolled_back() -> list[Row]:
@@ -114,7 +115,7 @@ class Database:
 
         return await _again(rolled_back)
 
-    async def _once(self, statement: str, parameters: Sequence[Any]) -> list[Row]:
+    async def _once(self, statement: str, parameters: Parameters) -> list[Row]:
         async with self._pool.connection() as connection:
             cursor = await connection.execute(statement, parameters)
             return await cursor.fetchall() if cursor.description else []

@@ -17,6 +17,7 @@ import structlog
 
 from makegood.database import Database
 from makegood.money import format_money
+from makegood.reconciliation.classes import name_of
 
 log = structlog.get_logger()
 
@@ -28,6 +29,10 @@ GROUPS_MAX = 10  # what went wrong in one message; the rest is a number
 TEXT_LENGTH_MAX = 300  # of one error: enough to see which, the whole is with the order
 
 TITLES = {
+    "finding": ("The provider's books and ours differ", "{n} differences between the provider's books and ours"),
+    "reconciliation_missed": ("Hourly reconciliations missed something", "Hourly reconciliations missed something"),
+    "reconciliation_stale": ("The provider's books are not complete", "The provider's books are not complete"),
+    "reconciliation_totals": ("A reconciliation does NOT add up", "{n} reconciliations do NOT add up"),
     "approval_requested": ("A second person is asked", "{n} times a second person is asked"),
     "held_compensation": ("An undo is held", "{n} undos are held"),
     "held_workflow": ("An order is held", "{n} orders are held"),
@@ -82,8 +87,14 @@ def _write(kind: str, rows: Sequence[Mapping[str, Any]], dashboard_url: str, exp
     if kind == "provider_down":
         lines = [f"{_say(fact, 'provider')}, down since {_say(fact, 'since')}: {_say(fact, 'error')}" for fact in facts]
         return Message(tuple(row["id"] for row in rows), title, "\n".join([*lines, dashboard_url]))
+    if kind.startswith("reconciliation_"):
+        lines = [f"{_say(fact, 'error')}  {_report_link(fact, dashboard_url)}" for fact in facts[:SHOWN_MAX]]
+        return Message(tuple(row["id"] for row in rows), title, "\n".join(lines))
     money = _total(facts, exponents)
     title += f": {money}" if money else ""
+    if kind == "finding":
+        lines = _describe_findings(facts, dashboard_url, exponents)
+        return Message(tuple(row["id"] for row in rows), title, "\n".join(lines))
     groups = _alike(facts)
     lines = [line for group in groups[:GROUPS_MAX] for line in _describe(group, dashboard_url, exponents)]
     if len(groups) > GROUPS_MAX:
@@ -110,6 +121,26 @@ def _describe(facts: Sequence[Mapping[str, Any]], dashboard_url: str, exponents:
     if len(facts) > SHOWN_MAX:
         lines.append(f"  and {len(facts) - SHOWN_MAX} more: makegood dlq list")
     return lines
+
+
+def _describe_findings(
+    facts: Sequence[Mapping[str, Any]], dashboard_url: str, exponents: Mapping[str, int]
+) -> list[str]:
+    """By class, the most frequent first; one link leads to them all."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for fact in facts:
+        groups.setdefault(str(fact.get("class")), []).append(fact)
+    lines = []
+    for class_, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        lines.append(f"{len(group)} × {class_} {name_of(class_)}, {_total(group, exponents) or 'no amount'}")
+        lines += [f"  {_say(fact, 'entity_id')}, {_amount(fact, exponents) or '-'}" for fact in group[:SHOWN_MAX]]
+        if len(group) > SHOWN_MAX:
+            lines.append(f"  and {len(group) - SHOWN_MAX} more: makegood reconcile findings --class {class_}")
+    return [*lines, _report_link(facts[-1], dashboard_url)]
+
+
+def _report_link(fact: Mapping[str, Any], dashboard_url: str) -> str:
+    return f"{dashboard_url}/reconciliation?run={quote(str(fact.get('run_id')), safe='')}"
 
 
 def _say(fact: Mapping[str, Any], name: str) -> str:

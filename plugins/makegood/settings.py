@@ -96,6 +96,12 @@ class Settings(BaseSettings):
     sync_rate_per_second: float | None = Field(None, gt=0, le=1000)
     """Requests to the provider's lists; unset means what Stripe allows the key: 100 live, 25 in a sandbox. Lower it
     where the shop's own calls need a share of that."""
+    reports: Path | None = None
+    """Where the reports of reconciliations are written; unset means reports/ in the home folder."""
+    finding_alert_above_minor: int = Field(100_000, ge=0)
+    """A finding from this much on is told at once, in hundredths of its currency's unit: 100000 is 1,000.00 EUR."""
+    reconcile_full_hour: int = Field(2, ge=0, le=23)
+    """The first reconciliation after this hour (UTC) looks at everything: the provider's day has just ended."""
     notify_urls: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Where alerts go, in apprise's form (mailto://…, slack://…, pagerduty://…), separated by spaces or commas."""
     dashboard_port: int = Field(8501, ge=1, le=65535)

@@ -25,6 +25,7 @@ from makegood.database import unavailable
 from makegood.errors import ConfigurationError
 from sandbox.client import ShopControl, ShopError
 from sandbox.fault_presets import PRESETS
+from sandbox.traffic import mishaps
 from sandbox.traffic.orders import SCARCE, SCARCE_STOCK, Order, make_order
 
 # Mean seconds between two kills of a worker; calm has none.
@@ -51,6 +52,9 @@ class Options:
     wait_seconds: float = 600.0
     take_over_after_seconds: float = 0.0
     """So long after its lease ran out the next worker takes what a killed one had; before that, recovery may."""
+    api_key: str = "sk_test_makegood"
+    mishaps: bool = False
+    """Now and then something happens at the provider that no workflow knows of."""
 
 
 @dataclass
@@ -78,6 +82,7 @@ class Traffic:
         self._deliver_not_before = 0.0
         self._to_cancel: list[tuple[float, str]] = []
         self._placed_ids: list[str] = []
+        self._to_happen: list[tuple[float, str, str]] = []
 
     def stop(self, *_: object) -> None:
         self._stopped = True
@@ -107,9 +112,11 @@ class Traffic:
                 time.sleep(min(TICK_SECONDS, due - now))
                 continue
             if self._place(make_order(number, self._chance)):
+                self._plan_mishap(number)
                 number += 1
                 due = max(due + self._chance.expovariate(self._options.rate_per_second), now - 1.0)
             self._cancel_due()
+            self._let_happen()
             self._deliver()
             self._tell(self._progress)
 
@@ -119,10 +126,11 @@ class Traffic:
         while not self._stopped and time.monotonic() < deadline:
             self._keep_worker()
             self._cancel_due()
+            self._let_happen()
             self._deliver()
             self._count_ends()
             self._tell(self._progress)
-            if sum(self._progress.ended.values()) >= self._progress.placed:
+            if sum(self._progress.ended.values()) >= self._progress.placed and not self._to_happen:
                 return
             if time.monotonic() >= crash_at:
                 self._crash_worker()
@@ -149,6 +157,24 @@ class Traffic:
         for due, entity_id in [entry for entry in self._to_cancel if entry[0] <= now]:
             self._to_cancel.remove((due, entity_id))
             self._ask("SELECT makegood.request_cancel('checkout', %s, 'customer', 'changed their mind')", (entity_id,))
+
+    def _plan_mishap(self, number: int) -> None:
+        if self._options.mishaps and (kind := mishaps.kind_of(number)):
+            self._to_happen.append((time.monotonic() + mishaps.AFTER_SECONDS, kind, f"order-{number}"))
+
+    def _let_happen(self) -> None:
+        """To orders that were completed: what happens to another one is no mishap but its workflow's business."""
+        now = time.monotonic()
+        for entry in [entry for entry in self._to_happen if entry[0] <= now]:
+            self._to_happen.remove(entry)
+            _, kind, entity_id = entry
+            rows = self._ask(
+                "SELECT id, amount_minor, currency, payment_ref FROM makegood.orders"
+                " WHERE id = %s AND status = 'fulfilled'",
+                (entity_id,),
+            )
+            if rows:
+                mishaps.happen(kind, rows[0], self._shop_url, self._options.api_key)
 
     def _deliver(self) -> None:
         """The shop's mail room, which stands for the services that take these topics: it reads them and is content."""

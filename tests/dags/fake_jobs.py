@@ -1,4 +1,4 @@
-"""Stands in for `makegood.jobs`: does as a scenario says and notes how it was called.
+"""Stands in for `makegood.jobs` and `makegood.reconciling`: does as a scenario says and notes how it was called.
 
 The functions have the signatures of the real ones, which `test_dags` compares.
 """
@@ -67,6 +67,44 @@ def send_alerts() -> dict[str, int]:
 def finish_run(run_id: str) -> dict[str, int]:
     _note("finish_run", run_id)
     return {"recovered": 1}
+
+
+# What is in `makegood.reconciling`
+
+
+def begin_reconciliation(
+    *,
+    kind: str = "auto",
+    since: str | None = None,
+    until: str | None = None,
+    classes: list[str] | None = None,
+    limit: int | None = None,
+    dry_run: bool = False,
+    key: str | None = None,
+    triggered_by: str,
+) -> dict[str, Any]:
+    _note("begin_reconciliation", kind, since, until, classes, limit, dry_run, key, triggered_by)
+    return {"run_id": "run-1", "counts": {}, "kind": "incremental", "dry_run": dry_run}
+
+
+def sync_charges(run_id: str) -> dict[str, int]:
+    _note("sync_charges", run_id)
+    return {"charges": 3}
+
+
+def match_run(run_id: str) -> dict[str, int]:
+    _note("match_run", run_id)
+    return {"looked_at": 3}
+
+
+def remedy_run(run_id: str) -> dict[str, int]:
+    _note("remedy_run", run_id)
+    return {"would_refund": 1}
+
+
+def report_run(run_id: str) -> dict[str, Any]:
+    _note("report_run", run_id)
+    return {"summary": "The totals add up.", "link": "http://127.0.0.1:8501/reconciliation?run=run-1"}
 
 
 def _note(function: str, *arguments: Any) -> None:

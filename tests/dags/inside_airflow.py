@@ -55,7 +55,8 @@ def describe(dag_id: str) -> dict[str, Any]:
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,
         "dagrun_timeout": dag.dagrun_timeout.total_seconds(),
-        "schedule": dag.schedule,
+        "schedule": getattr(dag.schedule, "expression", dag.schedule),
+        "start_date": dag.start_date,
         "tasks": {task.task_id: _describe_task(task) for task in dag.tasks},
     }
 
@@ -148,7 +149,9 @@ def run(dag_id: str, scenarios: str) -> dict[str, Any]:
     import makegood
     import makegood_wiring
 
-    sys.modules["makegood.jobs"] = makegood.jobs = fake_jobs  # type: ignore[attr-defined]
+    for name in ("jobs", "reconciling"):
+        sys.modules[f"makegood.{name}"] = fake_jobs
+        setattr(makegood, name, fake_jobs)
     makegood_wiring.TRANSIENT_WAIT = timedelta(milliseconds=50)  # its length is tested elsewhere
     return {name: _run_one(dag_id, copy.deepcopy(scenario)) for name, scenario in json.loads(scenarios).items()}
 

@@ -35,6 +35,21 @@ COMPENSATION = {
 }
 
 
+RECONCILIATION = {
+    "all is well": {},
+    "form": {"form": {"dry_run": False, "kind": "full", "classes": ["D08"], "limit": 5}},
+    "the provider is away": {"failures": {"sync_charges": ["PermanentError"]}},
+    "remedies fail": {"failures": {"remedy_run": ["InvariantError"]}},
+    "begin fails": {"failures": {"begin_reconciliation": ["InputError"]}},
+}
+
+
+@pytest.fixture(scope="session")
+def reconciliation(airflow_with_database: AirflowProcess) -> dict[str, Any]:
+    runs: dict[str, Any] = airflow_with_database.ask("run", "reconcile_charges", json.dumps(RECONCILIATION))
+    return runs
+
+
 @pytest.fixture(scope="session")
 def recovery(airflow_with_database: AirflowProcess) -> dict[str, Any]:
     runs: dict[str, Any] = airflow_with_database.ask("run", "recover_stuck_workflows", json.dumps(RECOVERY))
@@ -188,3 +203,58 @@ def test_xcom_holds_the_run_batches_counts_and_links_only(recovery: dict[str, An
     begun = {("begin", "run_id"), ("begin", "counts"), ("begin", "batches")}
     links = {(task, "what_it_touched") for task, _ in kept}
     assert kept == begun | counts | links | {("alert", "return_value"), ("finish", "return_value")}
+
+
+STAGES = ["begin_reconciliation", "sync_charges", "match_run", "remedy_run", "report_run"]
+
+
+def test_reconciliation_goes_through_its_stages_in_order(reconciliation: dict[str, Any]) -> None:
+    run = reconciliation["all is well"]
+
+    assert run["state"] == "success"
+    assert called(run) == [*STAGES, "send_alerts", "finish_run"]
+    assert run["events"] == [["makegood://reconciled/", {"run_id": "run-1", "recovered": 1, "dry_run": True}]]
+
+
+def test_reconciliation_by_hand_passes_the_form_on(reconciliation: dict[str, Any]) -> None:
+    run = reconciliation["form"]
+
+    key = f"reconcile_charges/{run['run_id']}"
+    begun = ["begin_reconciliation", "full", None, None, ["D08"], 5, False, key, "airflow:manual:dag_test"]
+    assert run["calls"][0] == begun
+
+
+def test_provider_that_is_away_is_compared_and_reported_all_the_same_and_the_run_is_red(
+    reconciliation: dict[str, Any],
+) -> None:
+    run = reconciliation["the provider is away"]
+
+    assert (run["state"], run["states"]["sync"], run["states"]["report"]) == ("failed", "failed", "success")
+    assert called(run) == [*STAGES, "send_alerts", "finish_run"]
+
+
+def test_remedies_that_fail_are_reported_and_the_run_is_red(reconciliation: dict[str, Any]) -> None:
+    run = reconciliation["remedies fail"]
+
+    assert (run["state"], run["states"]["remedies"]) == ("failed", "failed")
+    assert called(run)[-3:] == ["report_run", "send_alerts", "finish_run"]
+
+
+def test_reconciliation_that_never_began_does_nothing_but_alert(reconciliation: dict[str, Any]) -> None:
+    run = reconciliation["begin fails"]
+
+    assert run["state"] == "failed"
+    assert called(run) == ["begin_reconciliation", "send_alerts"]
+
+
+def test_report_is_one_click_from_its_task(reconciliation: dict[str, Any]) -> None:
+    links = reconciliation["all is well"]["links"]
+
+    assert links["report"]["Report"] == "http://127.0.0.1:8501/reconciliation?run=run-1"
+    assert links["match"] == {"What it touched": "http://127.0.0.1:8501/activity?run=run-1"}
+
+
+def test_xcom_of_a_reconciliation_holds_counts_and_links_only(reconciliation: dict[str, Any]) -> None:
+    sizes = [len(json.dumps(value)) for run in reconciliation.values() for _, _, value in run["xcoms"]]
+
+    assert max(sizes) < 500

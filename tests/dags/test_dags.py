@@ -12,10 +12,15 @@ import fake_jobs
 import pytest
 from airflow_process import AirflowProcess
 
+from makegood import reconciling
 from makegood.local.airflow_database import POOLS
 from makegood.settings import Settings
 
-DAG_IDS = ["recover_stuck_workflows", "retry_compensations"]
+MINUTELY = ["recover_stuck_workflows", "retry_compensations"]
+HOURLY = ["reconcile_charges"]
+DAG_IDS = [*HOURLY, *MINUTELY]
+STAGES = ["match", "remedies", "report", "sync"]
+WORKING = {"match", "remedies", "sync"}  # in the pool of the reconciliation
 HOUSEKEEPING = "makegood_housekeeping"
 # Of one file in a fresh process that has imported Airflow, as the DAG processor has before it forks.
 PARSE_SECONDS_MAX = 2
@@ -28,6 +33,12 @@ def describe(airflow: AirflowProcess) -> Any:
 
 @pytest.fixture(params=DAG_IDS, scope="session")
 def dag(request: pytest.FixtureRequest, describe: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = describe(request.param)
+    return facts
+
+
+@pytest.fixture(params=MINUTELY, scope="session")
+def minutely(request: pytest.FixtureRequest, describe: Any) -> dict[str, Any]:
     facts: dict[str, Any] = describe(request.param)
     return facts
 
@@ -50,15 +61,28 @@ def test_reading_a_file_imports_nothing_of_the_library(dag: dict[str, Any]) -> N
 def test_dag_never_overlaps_itself_never_catches_up_and_always_ends(dag: dict[str, Any]) -> None:
     assert dag["max_active_runs"] == 1
     assert dag["catchup"] is False
-    assert dag["schedule"] == "* * * * *"
-    assert 0 < dag["dagrun_timeout"] <= 3600
+    assert 0 < dag["dagrun_timeout"] <= 6 * 3600
 
 
-def test_batch_ends_by_itself_before_airflow_stops_it(dag: dict[str, Any]) -> None:
+def test_jobs_of_the_minute_run_each_minute_and_end_within_the_hour(minutely: dict[str, Any]) -> None:
+    assert minutely["schedule"] == "* * * * *"
+    assert minutely["dagrun_timeout"] <= 3600
+
+
+def test_reconciliation_runs_each_hour_and_at_once_where_it_is_new(describe: Any) -> None:
+    facts = describe("reconcile_charges")
+
+    assert facts["schedule"] == "0 * * * *"
+    assert facts["start_date"] is None  # with one, Airflow would wait for the next full hour
+    assert facts["dagrun_timeout"] == reconciling.SECONDS_MAX  # from then on the library calls it abandoned
+
+
+def test_batch_ends_by_itself_before_airflow_stops_it(minutely: dict[str, Any]) -> None:
     takes_nothing_new_after = Settings.model_fields["job_seconds_max"].default
 
-    assert {task["timeout"] for task in dag["tasks"].values() if task["mapped"]} == {takes_nothing_new_after + 120}
-    assert dag["dagrun_timeout"] == 2 * takes_nothing_new_after  # from then on the library calls it abandoned
+    mapped = {task["timeout"] for task in minutely["tasks"].values() if task["mapped"]}
+    assert mapped == {takes_nothing_new_after + 120}
+    assert minutely["dagrun_timeout"] == 2 * takes_nothing_new_after  # from then on the library calls it abandoned
 
 
 def test_dag_tells_an_operator_what_it_does(dag: dict[str, Any]) -> None:
@@ -69,12 +93,13 @@ def test_dag_tells_an_operator_what_it_does(dag: dict[str, Any]) -> None:
 
 
 def test_every_task_has_an_owner_a_pool_of_ours_a_timeout_and_the_link(dag: dict[str, Any]) -> None:
-    for task in dag["tasks"].values():
+    for name, task in dag["tasks"].items():
         assert task["owner"] == "makegood"
         assert task["pool"] in POOLS
-        assert (task["pool"] == HOUSEKEEPING) is not task["mapped"]  # no batch keeps a job from beginning or ending
+        works = task["mapped"] or name in WORKING
+        assert (task["pool"] == HOUSEKEEPING) is not works  # no batch keeps a job from beginning or ending
         assert 0 < task["timeout"] <= dag["dagrun_timeout"]
-        assert task["links"] == ["What it touched"]
+        assert "What it touched" in task["links"]
 
 
 def test_every_task_is_retried_by_the_kind_of_its_error(dag: dict[str, Any]) -> None:
@@ -99,9 +124,23 @@ def test_compensations_are_mapped_in_a_pool_of_their_own(describe: Any) -> None:
     assert (task["mapped"], task["pool"], task["upstream"]) == (True, "makegood_compensations", ["begin"])
 
 
+def test_stages_of_a_reconciliation_follow_each_other(describe: Any) -> None:
+    tasks = describe("reconcile_charges")["tasks"]
+
+    upstream = {name: (tasks[name]["upstream"], tasks[name]["trigger_rule"]) for name in STAGES}
+    assert upstream == {
+        "sync": (["begin"], "all_success"),
+        "match": (["sync"], "all_done"),  # that nothing could be fetched is a finding, too
+        "remedies": (["match"], "all_success"),
+        "report": (["remedies"], "all_done"),
+    }
+    assert {tasks[name]["pool"] for name in ("sync", "match", "remedies")} == {"makegood_reconciliation"}
+    assert tasks["report"]["links"] == ["What it touched", "Report"]
+
+
 def test_alert_and_finish_run_whatever_happened_before(dag: dict[str, Any]) -> None:
     tasks = dag["tasks"]
-    batches = sorted(name for name, task in tasks.items() if task["mapped"])
+    batches = sorted(name for name, task in tasks.items() if task["mapped"] or name in STAGES)
 
     assert (tasks["alert"]["upstream"], tasks["alert"]["trigger_rule"]) == (batches, "all_done")
     assert (tasks["finish"]["upstream"], tasks["finish"]["trigger_rule"]) == (["alert"], "all_done")
@@ -111,7 +150,11 @@ def test_alert_and_finish_run_whatever_happened_before(dag: dict[str, Any]) -> N
 
 @pytest.mark.parametrize(
     ("dag_id", "uri"),
-    [("recover_stuck_workflows", "makegood://recovered/"), ("retry_compensations", "makegood://compensated/")],
+    [
+        ("recover_stuck_workflows", "makegood://recovered/"),
+        ("retry_compensations", "makegood://compensated/"),
+        ("reconcile_charges", "makegood://reconciled/"),
+    ],
 )
 def test_finish_updates_the_asset_that_the_doc_names(describe: Any, dag_id: str, uri: str) -> None:
     facts = describe(dag_id)
@@ -169,19 +212,46 @@ FORMS: list[tuple[dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize("dag_id", DAG_IDS)
+@pytest.mark.parametrize("dag_id", MINUTELY)
 def test_form_refuses_what_makes_no_sense(airflow: AirflowProcess, dag_id: str) -> None:
     verdicts = airflow.ask("judge", dag_id, json.dumps([form for form, _ in FORMS]))
 
     assert [(form, verdict is None) for (form, _), verdict in zip(FORMS, verdicts, strict=True)] == FORMS
 
 
+RECONCILIATION_FORMS: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),  # as the form comes
+    ({"kind": "full", "dry_run": False, "classes": ["D08", "D03"], "limit": 10}, True),
+    ({"since": "2026-11-01T00:00:00+00:00", "until": "2026-11-02T00:00:00+00:00"}, True),
+    ({"since": None, "until": None, "classes": [], "limit": None}, True),  # left empty
+    ({"kind": "everything"}, False),
+    ({"kind": None}, False),
+    ({"since": "yesterday"}, False),
+    ({"classes": ["D33"]}, False),
+    ({"classes": "D08"}, False),
+    ({"limit": 0}, False),
+    ({"limit": 10_001}, False),
+    ({"dry_run": None}, False),
+]
+
+
+def test_form_of_the_reconciliation_refuses_what_makes_no_sense(airflow: AirflowProcess) -> None:
+    forms = [form for form, _ in RECONCILIATION_FORMS]
+    verdicts = airflow.ask("judge", "reconcile_charges", json.dumps(forms))
+
+    judged = [(form, verdict is None) for form, verdict in zip(forms, verdicts, strict=True)]
+    assert judged == RECONCILIATION_FORMS
+
+
+RECONCILING = ["begin_reconciliation", "sync_charges", "match_run", "remedy_run", "report_run"]
 JOBS = ["begin_recovery", "begin_compensation", "recover_batch", "compensate_batch", "send_alerts", "finish_run"]
 
 
-@pytest.mark.parametrize("function", JOBS)
-def test_jobs_take_what_the_dags_give(function: str) -> None:
-    real = inspect.signature(getattr(importlib.import_module("makegood.jobs"), function))
+@pytest.mark.parametrize(
+    ("module", "function"), [*(("jobs", name) for name in JOBS), *(("reconciling", name) for name in RECONCILING)]
+)
+def test_jobs_take_what_the_dags_give(module: str, function: str) -> None:
+    real = inspect.signature(getattr(importlib.import_module(f"makegood.{module}"), function))
     fake = inspect.signature(getattr(fake_jobs, function))
 
     assert {name: p.kind for name, p in real.parameters.items()} == {

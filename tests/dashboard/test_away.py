@@ -14,7 +14,7 @@ from shops import Place
 from dashboard import database
 from makegood.local import ports
 
-PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "activity")
+PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "reconciliation", "activity")
 
 
 def name_of(place: Place) -> str:

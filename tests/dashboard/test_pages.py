@@ -6,13 +6,15 @@ import shlex
 from typing import Any
 
 import pytest
-from shops import HOSTILE, Place
+from psycopg.types.json import Jsonb
+from shops import HOSTILE, Place, open_place
 from streamlit.testing.v1 import AppTest
 
 from makegood.cli import app as cli
 from makegood.errors import EXIT_NOT_READY
+from makegood.local.postgres import EmbeddedPostgres
 
-PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "activity")
+PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "reconciliation", "activity")
 
 
 def said(app: AppTest) -> str:
@@ -53,6 +55,7 @@ def test_page_on_any_day_draws_without_an_error(page: str, day: str, look: Any, 
         ("workflows", "No order is under way."),
         ("dead_letters", "No dead letters."),
         ("compensations", "Nothing is to be undone."),
+        ("reconciliation", "No reconciliation has run yet."),
         ("activity", "No job has run yet."),
         ("activity", "Nobody has acted yet."),
     ],
@@ -187,3 +190,37 @@ def test_hostile_order_is_text_and_its_command_one_word(look: Any, hostile: Plac
     assert next(text.value for text in app.text) == "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in name
     )
+
+
+def reconcile(place: Place, kind: str = "full") -> str:
+    """One run of the matcher over what is there; returns its id."""
+    terms = {
+        "livemode": False, "tolerance_minor": 0, "charge_grace_seconds": 0, "refund_grace_seconds": 0,
+        "payout_grace_seconds": 0, "stale_after_seconds": 86400, "lapse_warning_seconds": 0, "fee_parts_min": 0,
+        "fee_parts_max": 600, "fee_fixed_minor": 100,
+    }  # fmt: skip
+    begun = place.rows("SELECT (makegood.begin_reconciliation(makegood.new_id(), %s, %s)).id", (kind, Jsonb(terms)))
+    place.rows("SELECT makegood.match_charges(%s)", (begun[0]["id"],))
+    return str(begun[0]["id"])
+
+
+def test_reconciliation_lists_its_runs_and_opens_the_report_of_one(look: Any, server: EmbeddedPostgres) -> None:
+    with open_place(server) as place:
+        run_id = reconcile(place)
+        runs = look(place.read, "reconciliation")
+        report = look(place.read, "reconciliation", run=run_id)
+
+    assert column(runs, "totals") == ["add up"]
+    assert "nothing was ever fetched" in column(runs, "in doubt because")[0]
+    assert not report.exception
+    (frame,) = report.get("iframe")
+    assert "This run cannot be trusted." in frame.proto.srcdoc
+    assert [button.proto.label for button in report.get("download_button")] == ["Page to mail", "Spreadsheet"]
+
+
+@pytest.mark.parametrize("asked", ["no-run", "019a0000-0000-7000-8000-000000000001", "<script>alert(1)</script>"])
+def test_reconciliation_that_is_not_known_says_so(asked: str, look: Any, empty: Place) -> None:
+    app = look(empty.read, "reconciliation", run=asked)
+
+    assert not app.exception
+    assert f"No reconciliation {asked} is known." in said(app)

@@ -10,7 +10,7 @@ import pytest
 
 from dashboard import attention, charts, data, formats, theme
 from dashboard.periods import PERIODS
-from makegood import jobs
+from makegood import jobs, reconciling
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 EXPONENTS = {"EUR": 2, "JPY": 0, "KWD": 3}
@@ -79,7 +79,12 @@ def job(**changes: Any) -> dict[str, Any]:
     [
         (job(), None),
         (job(state="running"), None),
-        (job(ago_seconds=601.0), "recover_stuck_workflows has not run for 10 min 1 s"),
+        (job(ago_seconds=601.0), "recover_stuck_workflows has not run for 10 min 1 s; it should every minute"),
+        (job(job="reconcile_charges", ago_seconds=7200.0), None),  # an hourly one that took its time
+        (
+            job(job="reconcile_charges", ago_seconds=9001.0),
+            "reconcile_charges has not run for 2 h 30 min; it should every hour",
+        ),
         (job(state="failed", error="boom"), "recover_stuck_workflows failed 30 s ago: boom"),
         (job(state="abandoned"), "recover_stuck_workflows abandoned 30 s ago: it never said its end"),
         (job(id=None, state=None, ago_seconds=None), "recover_stuck_workflows has never run"),
@@ -92,7 +97,7 @@ def test_job_needs_a_person_when_it_failed_or_did_not_run(row: dict[str, Any], t
 
 
 def test_jobs_that_are_watched_are_the_ones_there_are() -> None:
-    assert set(data.JOBS) == {jobs.RECOVERY, jobs.COMPENSATION}
+    assert set(data.JOBS) == {jobs.RECOVERY, jobs.COMPENSATION, reconciling.JOB}
 
 
 def at(seconds: float) -> str:

@@ -150,3 +150,38 @@ def test_endless_error_is_cut() -> None:
     body = write_one(alert(1, error="x" * 2000)).body
     assert "x" * (TEXT_LENGTH_MAX - 1) + "…" in body
     assert "x" * TEXT_LENGTH_MAX not in body
+
+
+def finding(number: int, class_: str = "D08", **facts: Any) -> dict[str, Any]:
+    return alert(number, **{"kind": "finding", "class": class_, "run_id": "run-1", **facts})
+
+
+def test_storm_of_findings_is_one_message_by_class_with_money_and_one_link() -> None:
+    storm = [finding(n) for n in range(200)] + [finding(200, "D22", amount_minor=5000, currency="JPY")]
+    message = write_one(*storm)
+    assert message.title == "201 differences between the provider's books and ours: 3,998.00 EUR, 5,000 JPY"
+    lines = message.body.splitlines()
+    assert lines[0] == "200 × D08 Duplicate charge, 3,998.00 EUR"
+    assert lines[1] == "  order-0, 19.99 EUR"
+    assert lines[6] == "  and 195 more: makegood reconcile findings --class D08"
+    assert lines[7:9] == ["1 × D22 Over-refund, 5,000 JPY", "  order-200, 5,000 JPY"]
+    assert lines[-1] == "http://dashboard.example/reconciliation?run=run-1"
+
+
+def test_finding_without_money_or_with_a_hostile_name_stays_on_its_line() -> None:
+    message = write_one(finding(1, entity_id="a\nb\x1b[2J", amount_minor=None, currency=None))
+    assert message.body.splitlines()[:2] == ["1 × D08 Duplicate charge, no amount", "  a\\nb\\x1b[2J, -"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [
+        ("reconciliation_totals", "A reconciliation does NOT add up"),
+        ("reconciliation_stale", "The provider's books are not complete"),
+        ("reconciliation_missed", "Hourly reconciliations missed something"),
+    ],
+)
+def test_reconciliation_that_is_in_doubt_says_why_and_links_to_its_report(kind: str, title: str) -> None:
+    message = write_one(alert(1, kind=kind, run_id="run/1", error="EUR is off by 1"))
+    assert message.title == title
+    assert message.body == "EUR is off by 1  http://dashboard.example/reconciliation?run=run%2F1"

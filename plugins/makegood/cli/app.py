@@ -20,6 +20,7 @@ COMMAND_MODULES = (
     "recover",
     "compensate",
     "reconcile",
+    "reconcile_report",
     "reconcile_sync",
     "reconcile_remedies",
     "reconcile_policy",

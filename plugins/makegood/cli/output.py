@@ -30,9 +30,13 @@ def say(message: str, *, style: str | None = None) -> None:
 
 
 def show_json(document: Any) -> None:
-    # ASCII: every terminal, pipe and parser can take it, whatever an order is called.
-    sys.stdout.write(json.dumps(document, default=_plain, allow_nan=False) + "\n")
+    sys.stdout.write(to_json(document) + "\n")
     sys.stdout.flush()
+
+
+def to_json(document: Any) -> str:
+    """ASCII: every terminal, pipe and parser can take it, whatever an order is called."""
+    return json.dumps(document, default=_plain, allow_nan=False)
 
 
 def show_error(error: MakegoodError) -> None:

@@ -34,6 +34,10 @@ def run(
     faults: Annotated[str, typer.Option("--faults", help="calm, stormy or black-friday.")] = "calm",
     forever: Annotated[bool, typer.Option("--forever", help="Until stopped, whatever --orders says.")] = False,
     take_over_after: TakeOverAfter = 0.0,
+    mishaps: Annotated[
+        bool,
+        typer.Option("--mishaps", help="Now and then, what only the provider's books tell: for reconcile to find."),
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same customers; 0 is by chance.")] = 0,
     json: output.JsonFlag = False,
 ) -> int:
@@ -46,7 +50,15 @@ def run(
         raise InputError(f"--faults is {faults!r}; it must be one of {', '.join(WEATHERS)}")
     url = where.database_url("jobs")
     asyncio.run(_register(url))
-    options = Options(None if forever else orders, rate, faults, seed, take_over_after_seconds=take_over_after)
+    options = Options(
+        None if forever else orders,
+        rate,
+        faults,
+        seed,
+        take_over_after_seconds=take_over_after,
+        api_key=get_settings().stripe_api_key.get_secret_value(),
+        mishaps=mishaps,
+    )
     with _Bar(None if forever or json else orders) as bar:
         traffic = Traffic(url, get_settings().shop_url, options, bar.show)
         signal.signal(signal.SIGTERM, traffic.stop)

@@ -43,6 +43,7 @@ POOLS = {
     "makegood_inventory": "Calls to the inventory service",
     "makegood_shipping": "Calls to the shipping service",
     "makegood_other": "Calls of workflow types of your own",
+    "makegood_reconciliation": "Fetching the provider's books, and putting right what differs",
     "makegood_compensations": "Undos of completed steps",
 }
 ADD_POOL = """

@@ -18,7 +18,12 @@ KEEPER = "keeper"
 ORDERS_PER_SECOND = "2"  # enough to see life within seconds, little enough to leave running for days
 # What a killed worker had is left to recovery for so long, and is stuck after a minute: it is seen at work soon.
 TAKE_OVER_AFTER_SECONDS = "600"
-STUCK_AFTER = {"MAKEGOOD_STUCK_AFTER_SECONDS": "60"}
+# And what differs from the provider's books shows in the next report, not in tomorrow's.
+DEMO = {
+    "MAKEGOOD_STUCK_AFTER_SECONDS": "60",
+    "MAKEGOOD_RECONCILE_CHARGE_GRACE_SECONDS": "60",
+    "MAKEGOOD_RECONCILE_REFUND_GRACE_SECONDS": "300",
+}
 
 
 def find_services(settings: Settings, home: Path) -> list[Service]:
@@ -30,7 +35,7 @@ def find_services(settings: Settings, home: Path) -> list[Service]:
 
 def _demo(settings: Settings) -> Mapping[str, str]:
     """Only with the shop's own data, and never against what somebody has set."""
-    return STUCK_AFTER if settings.embedded and not STUCK_AFTER.keys() & os.environ.keys() else {}
+    return {name: value for name, value in DEMO.items() if name not in os.environ} if settings.embedded else {}
 
 
 def shop(settings: Settings, home: Path) -> Service:
@@ -51,9 +56,10 @@ def shop(settings: Settings, home: Path) -> Service:
 def traffic(home: Path) -> Service:
     """Live checkouts against the shop, with faults, so that there is something to see."""
     weather = ("--rate", ORDERS_PER_SECOND, "--faults", "stormy", "--take-over-after", TAKE_OVER_AFTER_SECONDS)
+    mishaps = "--mishaps"  # so that the reconciliation has something true to find
     return Service(
         name="traffic",
-        command=(sys.executable, "-m", "makegood.cli", "shop", "run", "--forever", *weather),
+        command=(sys.executable, "-m", "makegood.cli", "shop", "run", "--forever", *weather, mishaps),
         needs=("shop",),
         facts=(code_stamp("makegood"), str(find_port(home))),
     )
