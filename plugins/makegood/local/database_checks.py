@@ -10,6 +10,7 @@ import psycopg
 from makegood.errors import MakegoodError
 from makegood.local import where
 from makegood.local.check import Check, fail, ok, warn
+from makegood.local.order_checks import check_orders
 from makegood.local.reach import connect, describe
 
 SKEW_SECONDS_MAX = 2.0
@@ -41,6 +42,7 @@ def check_database() -> Iterator[Check]:
         yield migrations
         if not migrations.blocks:
             yield check_rights(connection)
+            yield check_orders(connection)
         yield check_clock(connection)
 
 

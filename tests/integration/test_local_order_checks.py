@@ -1,0 +1,17 @@
+"""The doctor on ``reconcilable_orders``."""
+
+from __future__ import annotations
+
+import psycopg
+from databases import DatabaseUrls
+
+from makegood.local.order_checks import check_orders
+
+
+def test_doctor_accepts_our_own_view_and_names_what_another_lacks(database: DatabaseUrls) -> None:
+    with psycopg.connect(database.admin, autocommit=True) as connection:
+        assert check_orders(connection).verdict == "ok"
+        connection.execute("ALTER VIEW makegood.reconcilable_orders RENAME COLUMN payment_ref TO payment")
+        found = check_orders(connection)
+    assert found.verdict == "fail"
+    assert "payment_ref is missing" in found.detail
