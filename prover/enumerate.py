@@ -13,6 +13,7 @@ from typing import Any
 from makegood.errors import InputError
 from prover.ground import Ground
 from prover.oracle import find_violations
+from prover.remedies import find_remedy_violations, plant_duplicate
 from prover.scenarios import BY_NAME, SCENARIOS, Scenario
 from prover.tripwire import BLOWS, STOPPING, Tripwire
 from prover.worker import JOBS, Change, Task, Worker, check_out, request_cancel, start_worker
@@ -144,6 +145,8 @@ class Prover:
             self._start(scenario, order_id, f"recovery-{number + 1}", Tripwire()).wait()
 
     def _find_violations(self, scenario: Scenario, order_id: str) -> list[str]:
+        if scenario.job == "remedy":
+            return find_remedy_violations(self._ground, scenario, order_id)
         heard = self._heard.read_text() if self._heard.exists() else ""
         return find_violations(self._ground, scenario, order_id, heard)
 
@@ -161,6 +164,8 @@ class Prover:
     def _new_order(self, scenario: Scenario) -> str:
         order_id = f"order-{self._id}-{next(self._numbers)}-{scenario.name}"
         self._ground.control.set_faults({"rules": scenario.faults_for(order_id)})
+        if scenario.job == "remedy":
+            plant_duplicate(self._ground, order_id)
         if scenario.abandoned_at is not None:
             self._abandon(scenario, order_id, scenario.abandoned_at)
         return order_id
@@ -173,13 +178,17 @@ class Prover:
         self._ground.pass_time(order_id)
 
     def _fence(self, order_id: str) -> int:
-        rows = self._ground.rows("SELECT fence FROM makegood.workflow_executions WHERE entity_id = %s", (order_id,))
+        rows = self._ground.rows(
+            "SELECT fence FROM makegood.workflow_executions WHERE entity_id = %s OR context->>'order_id' = %s",
+            (order_id, order_id),
+        )
         return rows[0]["fence"] if rows else 0
 
     def _written_by(self, worker: str, order_id: str) -> int:
         rows = self._ground.rows(
-            "SELECT count(*) AS n FROM makegood.workflow_transitions WHERE entity_id = %s AND triggered_by = %s",
-            (order_id, worker),
+            "SELECT count(*) AS n FROM makegood.workflow_transitions t JOIN makegood.workflow_executions e"
+            " ON e.id = t.workflow_id WHERE (e.entity_id = %s OR e.context->>'order_id' = %s) AND t.triggered_by = %s",
+            (order_id, order_id, worker),
         )
         return int(rows[0]["n"])
 

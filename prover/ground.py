@@ -41,13 +41,13 @@ class Ground:
             return cursor.fetchall() if cursor.description else []
 
     def pass_time(self, entity_id: str) -> None:
-        """As if every lease had run out, every wait were over and every deadline passed."""
+        """As if every lease had run out, every wait were over and every deadline passed, of an order and its remedy."""
         self.rows(
             "UPDATE makegood.workflow_executions SET next_attempt_at = clock_timestamp() - interval '1 second',"
             " deadline_at = clock_timestamp() - interval '1 second',"
             " lease_until = CASE WHEN lease_until IS NOT NULL THEN clock_timestamp() - interval '1 second' END"
-            " WHERE entity_id = %s AND finished_at IS NULL",
-            (entity_id,),
+            " WHERE (entity_id = %s OR context->>'order_id' = %s) AND finished_at IS NULL",
+            (entity_id, entity_id),
         )
         self.rows(
             "UPDATE makegood.compensations c SET next_attempt_at = clock_timestamp() - interval '1 second'"

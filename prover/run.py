@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from makegood.workflows.checkout import open_checkout
+from makegood.workflows.remedy import open_remedy
 from prover.enumerate import Point, Prover, Report, choose_points, prove
 from prover.ground import Ground, open_ground
 
@@ -46,13 +47,15 @@ def thin(points: Sequence[Point], every: int) -> list[Point]:
 
 
 def register(ground: Ground) -> None:
-    """Makes the checkout known to the scratch database, as the first worker of a new deployment would."""
+    """Makes the types known to the scratch database, as the first worker of a new deployment would."""
 
-    async def document() -> str:
-        async with open_checkout(ground.settings()) as checkout:
-            return jsonlib.dumps(checkout.to_document())
+    async def documents() -> list[str]:
+        settings = ground.settings()
+        async with open_checkout(settings) as checkout, open_remedy(settings, ground.jobs_url) as remedy:
+            return [jsonlib.dumps(workflow.to_document()) for workflow in (checkout, remedy)]
 
-    ground.rows("SELECT makegood.register_workflow(%s::jsonb)", (asyncio.run(document()),))
+    for document in asyncio.run(documents()):
+        ground.rows("SELECT makegood.register_workflow(%s::jsonb)", (document,))
 
 
 class Meter:

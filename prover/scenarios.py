@@ -158,5 +158,12 @@ COMPENSATIONS: Sequence[Scenario] = (
         held=True,
     ),
 )
-SCENARIOS: Sequence[Scenario] = (*CHECKOUTS, *RECOVERIES, *COMPENSATIONS)
+# A customer was charged twice, and a run has found it: the later charge goes back, once.
+REMEDIES: Sequence[Scenario] = (
+    Scenario("remedy_duplicate", ends=["completed"], job="remedy"),
+    Scenario("remedy_refund_lost", ends=["completed"], job="remedy", faults=[REFUND_LOST]),
+    Scenario("remedy_refund_500_kept", ends=["completed"], job="remedy", faults=[REFUND_500_KEPT]),
+    Scenario("remedy_to_hold", ends=["completed"], job="remedy", faults=[REFUND_500], held=True),
+)
+SCENARIOS: Sequence[Scenario] = (*CHECKOUTS, *RECOVERIES, *COMPENSATIONS, *REMEDIES)
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
