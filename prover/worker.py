@@ -107,10 +107,12 @@ async def _sweep(runner: Runner, task: Task, jobs: Sequence[Callable[..., Awaita
 async def put_right(runner: Runner, task: Task) -> None:
     """The remedies of the last run; whoever comes afterwards runs the recovery too, as a schedule would."""
     for _ in range(ROUNDS_MAX):
+        taken = 0
         if not task.struck:
-            await run_recovery(runner, Options(limit=10), triggered_by="proof", send=task.send)
+            report = await run_recovery(runner, Options(limit=10), triggered_by="proof", send=task.send)
+            taken = report.counts.get("taken", 0)
         run_id = await find_run(runner)
-        if run_id is None or not await remedy_findings(runner, run_id, dry_run=False, actor=task.name):
+        if run_id is None or not (await remedy_findings(runner, run_id, dry_run=False, actor=task.name) or taken):
             return
 
 
