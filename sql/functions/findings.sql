@@ -240,3 +240,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION makegood.sum_plain(makegood.reconciliation_runs) IS 'The sums of plain pairs that were not looked at closely.';
+
+-- Rows that came twice in one input were dropped when they came; here they are written down and closed at once (D09).
+CREATE OR REPLACE FUNCTION makegood.record_duplicates(p_run makegood.reconciliation_runs) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  INSERT INTO makegood.reconciliation_findings AS f (
+    id, unit, class, state, charge_id, amount_at_risk_minor, remedy, details, first_seen_run, last_seen_run,
+    first_seen_at, last_seen_at, resolved_at, resolution)
+  SELECT gen_random_uuid(), format('row:%s/%s/%s', d.provider, d.collection, d.id), 'D09', 'resolved',
+         CASE WHEN d.collection = 'charges' THEN d.id END, 0, 'record', jsonb_build_object('source', d.source),
+         p_run.id, p_run.id, d.seen_at, d.seen_at, p_run.started_at, 'recorded'
+    FROM makegood.provider_duplicates d
+   WHERE d.seen_at > coalesce((SELECT max(r.started_at) FROM makegood.reconciliation_runs r
+                                WHERE r.state = 'matched' AND r.started_at < p_run.started_at), '-infinity')
+  ON CONFLICT (unit, class) DO UPDATE
+     SET last_seen_run = excluded.last_seen_run, last_seen_at = excluded.last_seen_at, details = excluded.details,
+         runs_seen = f.runs_seen + (f.last_seen_run <> excluded.last_seen_run)::integer
+$$;
+COMMENT ON FUNCTION makegood.record_duplicates(makegood.reconciliation_runs) IS
+  'Writes down the rows that came twice since the last run (D09), closed.';

@@ -103,6 +103,7 @@ BEGIN
     PERFORM makegood.see_everything();
   END IF;
   PERFORM makegood.judge_all(v_run, true);
+  PERFORM makegood.record_duplicates(v_run);
   UPDATE makegood.reconciliation_runs AS r
      SET state = 'matched', since_xid = v_since, until_xid = v_until, finished_at = clock_timestamp(), error = NULL,
          looked_at = s.looked_at, opened = s.opened, closed = s.closed,

@@ -250,3 +250,13 @@ def test_refund_pending_that_fails_later_is_found_then(books: Books) -> None:
     books.rows("UPDATE makegood.provider_refunds SET status = 'failed', changed_xid = pg_current_xact_id()")
     books.run("incremental")
     assert books.open_by_unit() == {f"order:{name}": ("D21", 1000)}
+
+
+def test_row_that_came_twice_is_recorded_once_and_closed(books: Books) -> None:
+    row = {"id": "ch-twice", "status": "failed", "amount_minor": 5, "captured_minor": 0, "currency": "EUR"}
+    row |= {"livemode": False, "created_at": NOW.isoformat()}
+    for _ in range(2):
+        books.rows("SELECT makegood.put_provider_rows('charges', %s, 'stripe', 'test')", Jsonb([row, row]))
+        books.run("incremental")
+    (finding,) = books.findings()
+    assert (finding["unit"], finding["class"], finding["state"]) == ("row:stripe/charges/ch-twice", "D09", "resolved")
