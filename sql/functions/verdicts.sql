@@ -81,6 +81,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
        COALESCE(f.refund_failed_minor, 0) AS refund_failed_minor,
        COALESCE(f.equal, 0) AS equal,
        COALESCE(f.foreign_currency, 0) AS foreign_currency,
+       f.charged_currency,
        COALESCE(f.named_otherwise, 0) AS named_otherwise,
        f.first_charge, f.extra_charge,
        COALESCE(f.extra_minor, 0) AS extra_minor,
@@ -108,6 +109,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                MAX(k.counts * k.refund_failed_minor) AS refund_failed_minor,
                SUM(CASE WHEN k.counts = 1 AND k.captured_minor = k.order_minor THEN 1 ELSE 0 END) AS equal,
                SUM(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN 1 ELSE 0 END) AS foreign_currency,
+               MIN(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN k.currency END) AS charged_currency,
                SUM(CASE WHEN k.order_ref <> k.order_id THEN 1 ELSE 0 END) AS named_otherwise,
                MIN(CASE WHEN k.place = 1 THEN k.charge_id END) AS first_charge,
                -- Of what was taken beyond the first: the latest that is still to be given back.
@@ -202,7 +204,8 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
   FROM (
     SELECT 'order:' || x.order_id AS unit, x.order_id,
            CASE WHEN x.class = 'D08' THEN x.extra_charge ELSE x.first_charge END AS charge_id,
-           x.customer_ref, x.currency, x.class, x.youngest_at, x.capture_before,
+           x.customer_ref,
+           CASE WHEN x.class = 'D16' THEN x.charged_currency ELSE x.currency END AS currency, x.class, x.youngest_at, x.capture_before,
            CASE x.class
              WHEN 'D16' THEN x.cap_minor
              WHEN 'D22' THEN x.ref_minor + x.lost_minor - x.cap_minor
