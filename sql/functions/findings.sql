@@ -10,7 +10,8 @@ BEGIN
   PERFORM makegood.judge_seen();
   INSERT INTO side_verdicts SELECT * FROM makegood.judge_sources(p_run);
   CREATE TEMPORARY TABLE judged ON COMMIT DROP AS
-  SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency, v.class, v.at_risk_minor, v.remedy,
+  SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency, v.class, v.would_be || ' ' || v.also AS breaks,
+         v.at_risk_minor, v.remedy,
          CASE WHEN v.class = 'PENDING' AND v.would_be = 'PENDING' THEN v.capture_before - (t.lapse_before - t.now_at)
               WHEN v.class = 'PENDING' THEN v.youngest_at + CASE WHEN v.would_be IN ('D18', 'D19', 'D20', 'D21')
                                                                  THEN t.refund_grace ELSE t.charge_grace END
@@ -39,7 +40,7 @@ BEGIN
                WHERE q.unit IN (SELECT w.unit FROM verdicts w WHERE w.class LIKE 'D%')) AS c
        GROUP BY c.unit) AS k ON k.unit = v.unit
   UNION ALL
-  SELECT s.unit, NULL, s.charge_id, NULL, s.currency, s.class, s.at_risk_minor, s.remedy, s.due_at,
+  SELECT s.unit, NULL, s.charge_id, NULL, s.currency, s.class, NULL, s.at_risk_minor, s.remedy, s.due_at,
          s.class = 'PENDING', s.details
     FROM side_verdicts s;
   ANALYZE judged;
@@ -78,6 +79,11 @@ BEGIN
   -- A charge that has found its order, and an order that is none of ours.
   DELETE FROM makegood.reconciliation_units AS u USING charge_facts c
    WHERE u.unit = 'charge:' || c.charge_id AND c.link = 'linked';
+  -- A charge that names another order than the one it pays: should that order come, it has to find the charge.
+  DELETE FROM makegood.reconciliation_units AS u USING charge_facts c WHERE u.unit = 'name:' || c.charge_id;
+  INSERT INTO makegood.reconciliation_units (unit, order_id, charge_id, class, run_id)
+  SELECT 'name:' || c.charge_id, c.order_ref, c.charge_id, 'MATCHED', p_run_id
+    FROM charge_facts c WHERE c.link = 'linked' AND c.order_ref <> c.first_order;
   DELETE FROM makegood.reconciliation_units AS u USING terms t
    WHERE u.due_at <= t.now_at AND u.unit = 'order:' || u.order_id
      AND NOT EXISTS (SELECT FROM seen_orders o WHERE o.order_id = u.order_id);
@@ -137,7 +143,7 @@ END
 $$;
 COMMENT ON FUNCTION makegood.open_findings(uuid) IS 'Opens, sees again or reopens a finding for every broken unit.';
 
--- What is no longer so. A verdict that is pending says nothing yet, and its finding stays.
+-- What is no longer so. Where the verdict is pending, a finding stays for as long as its own rule is broken.
 CREATE OR REPLACE FUNCTION makegood.close_findings(p_run makegood.reconciliation_runs) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -150,7 +156,8 @@ BEGIN
       FROM makegood.reconciliation_findings f
       LEFT JOIN judged j ON j.unit = f.unit
      WHERE f.state <> 'resolved'
-       AND CASE WHEN j.unit IS NOT NULL THEN j.class NOT IN (f.class, 'PENDING')
+       AND CASE WHEN j.class = 'PENDING' THEN j.breaks NOT LIKE '%' || f.class || '%'
+                WHEN j.unit IS NOT NULL THEN j.class <> f.class
                 WHEN f.unit LIKE 'charge:%' THEN v_all OR EXISTS (
                   SELECT FROM charge_facts c WHERE 'charge:' || c.charge_id = f.unit)
                 ELSE v_all AND f.unit LIKE 'order:%' END

@@ -228,7 +228,7 @@ BEGIN
            coalesce(m.amount_minor, o2.amount_minor) AS amount_minor,
            coalesce(m.order_currency, o2.currency) AS order_currency,
            coalesce(m.refunded_minor, o2.refunded_minor) AS refunded_minor,
-           coalesce(m.id, c2.id) AS id, coalesce(m.status, c2.status) AS status, coalesce(m.plain, c2.plain) AS plain,
+           coalesce(m.order_payment, m.charge_payment) AS payment_ref, coalesce(m.id, c2.id) AS id, coalesce(m.status, c2.status) AS status, coalesce(m.plain, c2.plain) AS plain,
            coalesce(m.given_back, c2.given_back) AS given_back,
            coalesce(m.order_ref, c2.order_ref) AS order_ref,
            coalesce(m.captured_minor, c2.captured_minor) AS captured_minor, coalesce(m.currency, c2.currency) AS currency,
@@ -244,8 +244,14 @@ BEGIN
             OR makegood.is_nothing(p.order_id, p.order_status, p.refunded_minor, p.id, p.status))
            -- What was ever more than plain is looked at closely: it may have company, or a finding to close.
            AND NOT EXISTS (SELECT FROM makegood.reconciliation_units u WHERE u.order_id = p.order_id)
+           -- Its workflow goes with it, and nobody else claims its payment.
+           AND NOT EXISTS (SELECT FROM makegood.workflow_executions e
+                            WHERE e.entity_id = p.order_id AND p.order_status IN ('paid', 'fulfilled')
+                              AND e.current_state IN ('failed', 'compensated'))
            AND (p.order_status IS DISTINCT FROM 'cancelled' OR NOT EXISTS (
-             SELECT FROM makegood.workflow_executions e WHERE e.entity_id = p.order_id AND e.finished_at IS NULL)) AS clean
+             SELECT FROM makegood.workflow_executions e WHERE e.entity_id = p.order_id AND e.finished_at IS NULL))
+           AND NOT EXISTS (SELECT FROM makegood.reconcilable_orders x
+                            WHERE x.payment_ref = p.payment_ref AND x.order_id <> p.order_id) AS clean
       FROM completed p
   )
   SELECT j.order_id, j.id, j.clean, j.currency, (j.id IS NOT NULL)::integer, j.captured_minor FROM judged j;

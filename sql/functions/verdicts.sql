@@ -82,7 +82,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
        COALESCE(f.equal, 0) AS equal,
        COALESCE(f.foreign_currency, 0) AS foreign_currency,
        f.charged_currency,
-       COALESCE(f.named_otherwise, 0) AS named_otherwise,
+       COALESCE(f.loose, 0) AS loose,
        f.first_charge, f.extra_charge,
        COALESCE(f.extra_minor, 0) AS extra_minor,
        GREATEST(o.created_at, o.changed_at, f.youngest_at, w.updated_at) AS youngest_at
@@ -110,7 +110,8 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                SUM(CASE WHEN k.counts = 1 AND k.captured_minor = k.order_minor THEN 1 ELSE 0 END) AS equal,
                SUM(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN 1 ELSE 0 END) AS foreign_currency,
                MIN(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN k.currency END) AS charged_currency,
-               SUM(CASE WHEN k.order_ref <> k.order_id THEN 1 ELSE 0 END) AS named_otherwise,
+               SUM(CASE WHEN k.order_ref <> k.order_id OR k.payment_ref <> COALESCE(k.order_payment_ref, '')
+                        THEN 1 ELSE 0 END) AS loose,
                MIN(CASE WHEN k.place = 1 THEN k.charge_id END) AS first_charge,
                -- Of what was taken beyond the first: the latest that is still to be given back.
                MAX(CASE WHEN k.extra_place = 1 THEN k.charge_id END) AS extra_charge,
@@ -135,7 +136,8 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                                   FROM (SELECT c.charge_id, c.link, c.status, c.amount_minor, c.captured_minor, c.currency,
                                                c.capture_before, c.captures_open, c.order_ref, c.created_at,
                                                c.refunded_minor, c.refund_failed_minor, c.disputed_minor, c.lost_minor,
-                                               c.youngest_at, o.order_id, o.amount_minor AS order_minor,
+                                               c.youngest_at, c.payment_ref, o.payment_ref AS order_payment_ref,
+                                               o.order_id, o.amount_minor AS order_minor,
                                                o.currency AS order_currency,
                                                CASE WHEN c.link = 'ambiguous' THEN 1 ELSE 0 END AS ambiguous,
                                                CASE WHEN c.link = 'linked' AND c.status = 'succeeded' THEN 1 ELSE 0 END AS succeeded,
@@ -247,7 +249,7 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D02' THEN CASE WHEN x.workflow = 'held' THEN 'human' ELSE 'resume' END
              ELSE 'human' END AS remedy,
            x.also,
-           CASE WHEN x.charges > 1 OR x.named_otherwise > 0 THEN 1 ELSE 0 END AS company
+           CASE WHEN x.charges > 1 OR x.loose > 0 THEN 1 ELSE 0 END AS company
       FROM (
         SELECT b.*,
                CASE WHEN b.d16 THEN 'D16' WHEN b.d22 THEN 'D22' WHEN b.d26 THEN 'D26' WHEN b.d24 THEN 'D24'

@@ -360,7 +360,7 @@ COMMENT ON COLUMN makegood.reconciliation_totals.charges IS 'How many charges.';
 COMMENT ON COLUMN makegood.reconciliation_totals.amount_minor IS 'What they captured.';
 COMMENT ON TABLE makegood.reconciliation_units IS
   'The last verdict on each order or charge that is not a plain pair; a charge that is in no plain pair is always here.';
-COMMENT ON COLUMN makegood.reconciliation_units.unit IS 'order:<id>, charge:<id>, payout:<id> or balance:<id>.';
+COMMENT ON COLUMN makegood.reconciliation_units.unit IS 'order:<id>, charge:<id>, payout:<id>, balance:<id>, or name:<charge> for a charge that names an order it does not pay.';
 COMMENT ON COLUMN makegood.reconciliation_units.order_id IS 'The order, or the one that the charge names.';
 COMMENT ON COLUMN makegood.reconciliation_units.charge_id IS 'The charge, or the order''s first one.';
 COMMENT ON COLUMN makegood.reconciliation_units.class IS 'The verdict.';
