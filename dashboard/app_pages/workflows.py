@@ -6,21 +6,52 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard import data, formats, live, tables
+from dashboard import actions, cards, data, formats, live, tables
 
-EVERY_SECONDS = 10.0
+EVERY_SECONDS = 5.0
+TICKED = "workflows-ticked"
 SHOWN = {"all": "All under way", "moving": "Moving", "stuck": "Stuck", "held": "Held"}
 
 
 def draw() -> None:
     show, state, workflow_type = choose()
-    page = data.find_unfinished(show, state, workflow_type, live.get_parameter("after"))
+    place = (show, state, workflow_type, live.get_parameter("after"))
+    page = keep_still(place)
     if not page.rows:
         show_nothing(show)
         return
-    if chosen := choose_order(page.rows):
-        st.switch_page(live.page("order"), query_params={"order": chosen})
+    seen, shown, _ = st.session_state.get(TICKED, (None, page, []))
+    clicked, ticked = choose_orders(page.rows)
+    st.session_state[TICKED] = (place, page, ticked)
+    if clicked is not None and not ticked:
+        # The click is about what was on the screen, which this refresh may have moved.
+        rows = shown.rows if seen == place and clicked < len(shown.rows) else page.rows
+        st.switch_page(live.page("order"), query_params={"order": rows[clicked]["entity_id"]})
     live.turn_pages(page.next)
+    offer_bulk([row for row in page.rows if str(row["id"]) in ticked])
+
+
+def keep_still(place: tuple[str, str | None, str | None, str | None]) -> data.Page:
+    """While rows are ticked the list stands still: a tick is about what is on the screen."""
+    before, page, ticked = st.session_state.get(TICKED, (None, None, []))
+    return page if ticked and before == place else data.find_unfinished(*place)
+
+
+def offer_bulk(rows: data.Rows) -> None:
+    """What can be done with the ticked ones: let the held among them go on, and take their names along."""
+    held = [row for row in rows if row["held_at"]]
+    items = [{"workflow_type": row["workflow_type"], "entity_id": row["entity_id"]} for row in held]
+    why_not = actions.may_not("group")
+    label = f"Let the {len(items)} held ones go on…" if items else "Let the ticked go on…"
+    if st.button(
+        label, key="release-ticked", icon=":material/play_arrow:", disabled=bool(why_not) or not items, help=why_not
+    ):
+        actions.ask("group", items=items)
+    actions.explain_rights("group")
+    if rows:
+        money = formats.amounts(cards.sum_money(rows), data.get_exponents())
+        st.caption(f"{formats.plural(len(rows), 'order')} ticked" + (f", {money}" if money else "") + ". To copy:")
+        st.code("\n".join(formats.short(row["entity_id"]) for row in rows), language=None)
 
 
 def choose() -> tuple[str, str | None, str | None]:
@@ -47,10 +78,12 @@ def show_nothing(show: str) -> None:
         live.show_empty("No order is under way.", "All have ended, or none was started yet; the overview says which.")
 
 
-def choose_order(rows: data.Rows) -> str | None:
+def choose_orders(rows: data.Rows) -> tuple[int | None, list[str]]:
+    """The place of the one that was clicked, and the ids of those that are ticked."""
     exponents, now = data.get_exponents(), data.now()
-    st.caption("The longest without progress first. Click an order to read its story.")
-    return tables.choose_row(
+    st.caption("The longest without progress first. Click an order to read its story; tick several to act on them.")
+    ids = [str(row["id"]) for row in rows]
+    clicked, ticked = tables.choose_rows(
         {
             "order": [row["entity_id"] for row in rows],
             "how": [row["condition"] for row in rows],
@@ -63,10 +96,12 @@ def choose_order(rows: data.Rows) -> str | None:
             "last progress": [formats.exact(row["updated_at"], live.zone()) for row in rows],
             "type": [row["workflow_type"] for row in rows],
         },
-        [row["entity_id"] for row in rows],
+        ids,
         key="workflows",
         widths={"tries": 60, "why": "medium"},
+        export="workflows",
     )
+    return ids.index(clicked) if clicked else None, ticked
 
 
 def next_try(row: data.Row, now: datetime) -> str:

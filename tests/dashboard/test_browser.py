@@ -246,3 +246,15 @@ def test_page_may_be_shown_inside_airflows(visit: Open, address: str, tmp_path: 
         inside = page.frame_locator("iframe")
         expect(inside.get_by_test_id("stMetricValue")).to_have_count(4, timeout=WAIT_MS)
         outer.shutdown()
+
+
+def test_ticked_orders_stay_while_the_page_refreshes_and_can_be_copied(visit: Open, address: str) -> None:
+    page = visit(address, "/workflows?show=held")
+    names = cells(page, 2)[:2] if cells(page, 1)[0] == "" else cells(page)[:2]
+    table = page.get_by_test_id("stDataFrame")
+    for row in (0, 1):
+        table.click(position={"x": 18, "y": 52 + 35 * row})
+        expect(page.get_by_text(f"{row + 1} order{'s' if row else ''} ticked")).to_be_visible()
+    page.wait_for_timeout(6_000)  # longer than a refresh
+    expect(page.get_by_text("2 orders ticked")).to_be_visible()
+    expect(page.get_by_test_id("stCode")).to_have_text(re.compile(".*".join(names), re.S))
