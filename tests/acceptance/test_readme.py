@@ -57,5 +57,5 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
 
 def test_settings_of_the_readme_exist() -> None:
-    for name in set(re.findall(r"MAKEGOOD_([A-Z_]+)", README)):
+    for name in set(re.findall(r"MAKEGOOD_([A-Z0-9_]+)", README)):
         assert name.lower() in Settings.model_fields, name
