@@ -14,7 +14,10 @@ from dashboard.live import get_parameter, page
 
 # Files of our own: an icon by name would be fetched from outside.
 HERE = Path(__file__).parent
-st.set_page_config(page_title="makegood", page_icon=HERE / "icon.svg", layout="wide")
+SIDEBAR_PIXELS = 220  # who one is, and no more
+st.set_page_config(
+    page_title="makegood", page_icon=HERE / "icon.svg", layout="wide", initial_sidebar_state=SIDEBAR_PIXELS
+)
 st.html(HERE / "style.css")
 
 order = st.Page(page("order"), title="Order", icon=":material/receipt_long:", url_path="order")

@@ -13,7 +13,7 @@ from browsers import CHROMIUM, FLAGS, WAIT_MS, serve
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from shops import Place
 
-from dashboard.identity import COOKIE
+from dashboard.identity import COOKIE, SECRET_HEADER
 from makegood.local.postgres import EmbeddedPostgres
 from makegood.settings import Settings
 from sandbox.client import ShopControl, ShopProcess
@@ -219,3 +219,22 @@ def test_export_of_a_table_is_what_it_shows_and_no_formula(come: Come, tmp_path:
     assert download.value.suggested_filename == "makegood-dead-letters.csv"
     assert "parked-" in text
     assert "brigitte@example.com" not in text
+
+
+def test_proxy_is_believed_with_its_secret_and_nobody_beside_it(browser: Browser, place: Place, tmp_path: Path) -> None:
+    """Over the real socket, where headers come from whoever opens it."""
+    secret = "s" * 40
+    with serve(place.read, tmp_path, DASHBOARD_LOGIN="proxy", DASHBOARD_PROXY_SECRET=secret) as address:
+        named = {"X-Forwarded-User": "Demo-Viewer"}
+        for headers, words in (
+            ({**named, SECRET_HEADER: secret}, "Activity"),
+            ({**named, SECRET_HEADER: "t" * 40}, "makegood"),
+            (named, "makegood"),
+        ):
+            page = browser.new_context(extra_http_headers=headers).new_page()
+            page.goto(f"{address}/activity")
+            expect(page.get_by_role("heading", level=1)).to_have_text(words)
+            if words == "makegood":
+                expect(page.get_by_text("You cannot come in.")).to_be_visible()
+                assert page.locator("canvas").count() == 0
+            page.context.close()
