@@ -30,6 +30,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
         (errors.AlreadyStarted, 2, errors.InputError),
         (errors.KeyReused, 2, errors.InputError),
         (errors.IllegalTransition, 2, errors.InputError),
+        (errors.NotAllowed, 1, errors.InputError),  # it ran, and this person may not
         (errors.TransientError, 1, errors.MakegoodError),
         (errors.DatabaseUnavailable, 3, errors.TransientError),
         (errors.PermanentError, 1, errors.MakegoodError),
