@@ -91,6 +91,15 @@ class Actor:
     def refuse(self, login: str, token: uuid.UUID, approval_id: str, reason: str) -> Answer:
         return self._call("makegood.act_refuse_approval(%s, %s, %s, %s)", login, token, approval_id, reason)
 
+    def mark_finding(self, login: str, token: uuid.UUID, finding_id: str, days: int | None, reason: str) -> Answer:
+        return self._call("makegood.act_mark_finding(%s, %s, %s, %s, %s)", login, token, finding_id, days, reason)
+
+    def approve_refund(self, login: str, token: uuid.UUID, finding_id: str, digest: str, reason: str) -> Answer:
+        return self._call("makegood.act_approve_remedy(%s, %s, %s, %s, %s)", login, token, finding_id, digest, reason)
+
+    def refuse_refund(self, login: str, token: uuid.UUID, finding_id: str, reason: str) -> Answer:
+        return self._call("makegood.act_refuse_remedy(%s, %s, %s, %s)", login, token, finding_id, reason)
+
     def _call(self, function: str, *parameters: Any) -> Answer:
         """Twice when the connection was lost: what was done the first time is answered the same."""
         try:

@@ -14,15 +14,17 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import acting, facts, formats, identity, live, verdicts
+from dashboard import acting, facts, finding_facts, formats, identity, live, verdicts
 from dashboard.acting import Actor, Answer, Refused
 from dashboard.data import now
 from dashboard.database import Away
 from dashboard.theme import badge_of
 
 REASON_MAX, PROOF_MAX = 2000, 500
+IGNORED_DAYS = (1, 7, 30, 90, 365)
+EITHER = ("refuse", "refuse_refund")  # an operator, or an approver
 ASKED = "asked"
-ROLES = {"approve": "approver"}  # everything else is an operator's
+ROLES = {"approve": "approver", "approve_refund": "approver"}  # everything else is an operator's
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Form:
     send: Callable[[Actor, str, Asked, str, str], Answer]
     asks_reason: bool = True
     asks_proof: bool = False
+    asks_days: bool = False
 
 
 def offer(kind: str, label: str, key: str, icon: str, **about: Any) -> None:
@@ -64,7 +67,7 @@ def ask(kind: str, **about: Any) -> None:
 def may_not(kind: str) -> str | None:
     """Why the person who looks may not do this, or None."""
     role, person = ROLES.get(kind, "operator"), identity.person()
-    if person.may(role) or (kind == "refuse" and person.may("approver")):
+    if person.may(role) or (kind in EITHER and person.may("approver")):
         return None
     if not person.login:
         return "Nobody is logged in here: looking is all there is. MAKEGOOD_DASHBOARD_LOGIN says how people log in."
@@ -124,6 +127,9 @@ def _show_form(form: Form, asked: Asked) -> None:
                 key="proof",
                 placeholder="The id of the refund, for example re_123",
             )
+        if form.asks_days:
+            days = st.selectbox("For how long", IGNORED_DAYS, index=1, format_func=_name_days, key="days")
+            asked.about["days"] = days
         if form.asks_reason:
             reason = st.text_input("Why", max_chars=REASON_MAX, key="reason", placeholder="Kept with the order")
         sent = st.form_submit_button(form.button, type="primary")
@@ -174,6 +180,10 @@ def _show_close(asked: Asked) -> None:
 
 def _close() -> None:
     st.session_state.pop(ASKED, None)
+
+
+def _name_days(days: int) -> str:
+    return formats.plural(days, "day")
 
 
 def _order(asked: Asked) -> tuple[str, str]:
@@ -234,5 +244,36 @@ FORMS = {
         facts.look_at_approved,
         lambda actor, login, asked, reason, proof: actor.carry_out(login, asked.token, asked.about["id"]),
         asks_reason=False,
+    ),
+    "acknowledge": Form(
+        "Acknowledge a finding",
+        "Acknowledge",
+        finding_facts.look_at_acknowledging,
+        lambda actor, login, asked, reason, _: actor.mark_finding(
+            login, asked.token, asked.about["finding"], None, reason
+        ),
+    ),
+    "ignore": Form(
+        "Ignore a finding for a time",
+        "Ignore",
+        finding_facts.look_at_ignoring,
+        lambda actor, login, asked, reason, _: actor.mark_finding(
+            login, asked.token, asked.about["finding"], asked.about["days"], reason
+        ),
+        asks_days=True,
+    ),
+    "approve_refund": Form(
+        "Approve a refund as the second person",
+        "Approve",
+        finding_facts.look_at_refund,
+        lambda actor, login, asked, reason, _: actor.approve_refund(
+            login, asked.token, asked.about["finding"], asked.about["digest"], reason
+        ),
+    ),
+    "refuse_refund": Form(
+        "Refuse a refund",
+        "Refuse",
+        finding_facts.look_at_refusal,
+        lambda actor, login, asked, reason, _: actor.refuse_refund(login, asked.token, asked.about["finding"], reason),
     ),
 }

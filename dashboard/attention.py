@@ -8,6 +8,7 @@ from typing import Any
 
 from dashboard.data import JOBS
 from dashboard.formats import amounts, plural, seconds, short
+from makegood.reconciliation.classes import name_of
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -51,7 +52,8 @@ def _finding(row: Mapping[str, Any], exponents: Mapping[str, int]) -> Need:
     """``findings_attention.sql`` gives one row per class and currency: class, findings, amount_minor, currency,
     oldest_seconds."""
     money = amounts([row], exponents)
-    text = f"{plural(row['findings'], 'finding')} {short(row['class'], 20)}" + (f", {money} at risk" if money else "")
+    named = f"{row['class']} {name_of(row['class']).lower()}"
+    text = f"{plural(row['findings'], 'finding')} {named}" + (f", {money} at risk" if row["amount_minor"] else "")
     text += f", oldest {seconds(row['oldest_seconds'])}"
     return Need("Finding", "failed", text, "Reconciliation", "reconciliation", {"class": row["class"]})
 

@@ -92,6 +92,41 @@ def draw_bands(bands: Sequence[tuple[str, int, str]], *, dark: bool) -> go.Figur
     return figure
 
 
+def draw_at_risk(
+    rows: Sequence[Mapping[str, Any]], slices: Sequence[datetime], exponent: int, *, dark: bool
+) -> go.Figure:
+    """Money at risk at the end of each day, of one currency; a row without a day is what stood before."""
+    found = {row["day"]: row for row in rows}
+    standing = found[None]["amount_minor"] if None in found else 0
+    heights = []
+    for day in slices:
+        standing += found[day]["amount_minor"] if day in found else 0
+        heights.append(standing / 10**exponent)
+    figure = go.Figure()
+    figure.add_bar(
+        x=[day.replace(tzinfo=None) for day in slices], y=heights, marker_color=colour_of("stuck", dark=dark),
+        hovertemplate=f"%{{x|%b %d}}: %{{y:,.{exponent}f}} at risk<extra></extra>",
+    )  # fmt: skip
+    figure.update_layout(bargap=0.15, **_plain(height=260))
+    figure.update_yaxes(rangemode="tozero", tickformat=",", nticks=5, zeroline=False)
+    return figure
+
+
+def draw_classes(bars: Sequence[tuple[str, int, str]], *, dark: bool) -> go.Figure:
+    """Money at risk per class, the largest on top, each with its amount."""
+    shown = list(reversed(bars))
+    figure = go.Figure()
+    figure.add_bar(
+        orientation="h", y=[_escape(name) for name, _, _ in shown], x=[amount for _, amount, _ in shown],
+        marker_color=colour_of("stuck", dark=dark), text=[_escape(money) for _, _, money in shown],
+        textposition="outside", cliponaxis=False, hoverinfo="skip",
+    )  # fmt: skip
+    figure.update_layout(bargap=0.25, **_plain(height=260))
+    figure.update_xaxes(visible=False, range=[0, max((amount for _, amount, _ in shown), default=1) * 1.45])
+    figure.update_yaxes(showgrid=False)
+    return figure
+
+
 def draw_timeline(story: Mapping[str, Any], zone: tzinfo, *, dark: bool) -> go.Figure:
     """One order from its start: a lane per state, then one per step with its attempts and the waits between them."""
     bars = [*_state_bars(story), *_attempt_bars(story)]

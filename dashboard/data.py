@@ -17,9 +17,11 @@ import streamlit as st
 from dashboard import rollups
 from dashboard.database import Away, Reader
 from dashboard.periods import PERIODS
+from makegood.reconciliation.classes import ALARMING, ONLY_RECORDED
 from makegood.reconciliation.read import report_parameters
-from makegood.reconciliation.report import Report
+from makegood.reconciliation.report import STALE, Report
 from makegood.reconciliation.report_rows import make_report
+from makegood.settings import get_settings
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -127,7 +129,7 @@ def get_attention(workflow_type: str | None) -> dict[str, Rows]:
     """What needs a person: held work, findings above a limit, providers that are down, jobs as they last ran."""
     return {
         "held": reader().rows("held", {"workflow_type": workflow_type}),
-        "findings": reader().rows("findings_attention") if reader().knows("findings_attention") else [],
+        "findings": reader().rows("findings_attention", _alarming()),
         "breakers": reader().rows("breakers"),
         "jobs": reader().rows("job_health", {"jobs": list(JOBS)}),
     }
@@ -151,7 +153,7 @@ def get_exponents() -> dict[str, int]:
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def find_unfinished(show: str, state: str | None, workflow_type: str | None, after: str | None) -> Page:
     about = {"show": show, "state": state, "workflow_type": workflow_type}
-    return _page("unfinished", about, after, "updated_at")
+    return read_page("unfinished", about, after, "updated_at")
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=16)
@@ -162,7 +164,7 @@ def count_unfinished(workflow_type: str | None) -> Rows:
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=256)
 def find_orders(text: str) -> Rows:
     """By a number, its beginning or its end, by payment, charge or customer; with no text, the newest."""
-    text = _clean(text.strip())
+    text = clean(text.strip())
     if not text:
         return reader().rows("newest_orders", {"limit": 10})
     about = {"text": text, "begins": _like(text), "ends": _like(text[::-1]), "limit": FOUND_MAX}
@@ -176,18 +178,18 @@ def find_orders(text: str) -> Rows:
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def find_money(order: str) -> Rows:
     """The order's charges, refunds and disputes in the provider's books, as last fetched; empty without such books."""
-    return reader().rows("money", {"order": _clean(order)})
+    return reader().rows("money", {"order": clean(order)})
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def find_order_letters(order: str) -> Rows:
-    return reader().rows("order_letters", {"order": _clean(order)})
+    return reader().rows("order_letters", {"order": clean(order)})
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def get_stories(order: str) -> Rows:
     """One document per workflow of the order; empty when nothing is known of it."""
-    return [row["story"] for row in reader().rows("story", {"order": _clean(order)})]
+    return [row["story"] for row in reader().rows("story", {"order": clean(order)})]
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=16)
@@ -197,12 +199,12 @@ def find_letter_groups(state: str) -> Rows:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def find_letters(signature: str, state: str, after: str | None) -> Page:
-    return _page("dead_letters", {"signature": signature, "state": state}, after, "last_failed_at")
+    return read_page("dead_letters", {"signature": signature, "state": state}, after, "last_failed_at")
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def find_compensations(*, held: bool, after: str | None) -> Page:
-    return _page("compensations", {"held": held}, after, "next_attempt_at")
+    return read_page("compensations", {"held": held}, after, "next_attempt_at")
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False)
@@ -212,14 +214,14 @@ def count_compensations() -> Rows:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def find_runs(job: str | None, before: str | None) -> Page:
-    rows = reader().rows("runs", {"job": job, "before_id": _uuid(before), "limit": PAGE + 1})
+    rows = reader().rows("runs", {"job": job, "before_id": to_uuid(before), "limit": PAGE + 1})
     return _cut(rows, "id")
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
 def get_run(run_id: str) -> Row | None:
     """None also for what is no run id at all."""
-    rows = reader().rows("run", {"run_id": run_id}) if _uuid(run_id) else []
+    rows = reader().rows("run", {"run_id": run_id}) if to_uuid(run_id) else []
     return rows[0] if rows else None
 
 
@@ -257,19 +259,17 @@ def get_fresh(name: str, about: Row) -> Rows:
     return reader().rows(name, about)
 
 
-@st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
-def find_reconciliations(before: str | None) -> Page:
-    rows = reader().rows("reconciliations", {"before": _moment(before or ""), "limit": PAGE + 1})
-    shown = rows[:PAGE]
-    return Page(shown, str((shown[-1]["started_at"] - EPOCH) // MICROSECOND) if len(rows) > PAGE else None)
-
-
 @st.cache_data(ttl=TREND_FRESH, show_spinner=False, max_entries=16)
 def get_reconciliation(run_id: str) -> Report | None:
     """The report of one run; None also for what is no run id at all."""
-    about = report_parameters(_uuid(run_id))
-    rows = reader().rows("../reconciliation/report", about) if _uuid(run_id) else []  # the library's own query
+    about = report_parameters(to_uuid(run_id))
+    rows = reader().rows("../reconciliation/report", about) if to_uuid(run_id) else []  # the library's own query
     return make_report(rows[0]["document"]) if rows else None
+
+
+def _alarming() -> Row:
+    limit = get_settings().finding_alert_above_minor
+    return {"above_minor": limit, "alarming": sorted({*ALARMING, STALE}), "recorded": sorted(ONLY_RECORDED)}
 
 
 def now() -> datetime:
@@ -294,10 +294,10 @@ def _or_nothing(name: str, about: Row) -> Rows:
         return []
 
 
-def _page(name: str, about: Row, after: str | None, column: str) -> Page:
+def read_page(name: str, about: Row, after: str | None, column: str) -> Page:
     """One page after the place ``time_id`` that the page before it named."""
     time, _, last = (after or "").partition("_")
-    moment, last_id = _moment(time), _uuid(last)
+    moment, last_id = _moment(time), to_uuid(last)
     keyset = (
         {"after_time": moment, "after_id": last_id} if moment and last_id else {"after_time": None, "after_id": None}
     )
@@ -314,7 +314,7 @@ def _cut(rows: Rows, column: str) -> Page:
 
 
 # What stands in an address may be anything; what is no place at all is the beginning.
-def _uuid(text: str | None) -> str | None:
+def to_uuid(text: str | None) -> str | None:
     try:
         return str(uuid.UUID(text)) if text else None
     except ValueError:
@@ -330,6 +330,6 @@ def _moment(text: str) -> datetime | None:
     return None if number is None else EPOCH + number * MICROSECOND
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """What PostgreSQL takes as text, and no longer than any name of an order."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()[:TEXT_MAX]

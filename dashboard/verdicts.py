@@ -36,6 +36,13 @@ _SETTLE = {
     "unknown": ("wrong", "{order} owes no such undo."),
     "needs_approval": _SECOND,
 }
+_MARK = {
+    "acknowledged": ("done", "It is acknowledged: somebody has it, and no job touches it unasked."),
+    "ignored": ("done", "It is ignored until then; after that it is open again if it still stands."),
+    "busy": ("wrong", "It is being put right at this moment."),
+    "closed": ("already", "It is closed already."),
+    "unknown": ("wrong", "Nothing is known of this finding."),
+}
 _WORDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "release": _RELEASE,
     "retry": _RELEASE,
@@ -60,6 +67,22 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "changed": ("wrong", "It is not what you were shown: look again."),
         "taken": ("already", "Somebody has approved, refused or used it already."),
         "unknown": ("wrong", "Nothing is known of this request."),
+    },
+    "acknowledge": _MARK,
+    "ignore": _MARK,
+    "approve_refund": {
+        "approved": ("done", "Approved. The next run of the reconciliation refunds it, once, exactly like this."),
+        "self": ("wrong", "You asked for it yourself: somebody else must approve it."),
+        "expired": ("wrong", "Its time is over: the next run asks anew, with what is true then."),
+        "changed": ("wrong", "It is not what you were shown: look again."),
+        "taken": ("already", "Somebody has approved it already."),
+        "nothing": ("already", "No refund waits for anybody here any more."),
+        "unknown": ("wrong", "Nothing is known of this finding."),
+    },
+    "refuse_refund": {
+        "refused": ("done", "Refused, and nothing is refunded. The finding is acknowledged: it is yours now."),
+        "nothing": ("already", "No refund waits for anybody here any more."),
+        "unknown": ("wrong", "Nothing is known of this finding."),
     },
     "refuse": {
         "refused": ("done", "Refused. It can be asked for anew."),

@@ -21,3 +21,6 @@ GRANT EXECUTE ON FUNCTION makegood.act_carry_out(text, uuid, uuid, double precis
 GRANT EXECUTE ON FUNCTION makegood.act_cancel(text, uuid, text, text, text) TO makegood_act;
 GRANT EXECUTE ON FUNCTION makegood.act_give_approval(text, uuid, uuid, text, text) TO makegood_act;
 GRANT EXECUTE ON FUNCTION makegood.act_refuse_approval(text, uuid, uuid, text) TO makegood_act;
+GRANT EXECUTE ON FUNCTION makegood.act_mark_finding(text, uuid, uuid, integer, text) TO makegood_act;
+GRANT EXECUTE ON FUNCTION makegood.act_approve_remedy(text, uuid, uuid, text, text) TO makegood_act;
+GRANT EXECUTE ON FUNCTION makegood.act_refuse_remedy(text, uuid, uuid, text) TO makegood_act;

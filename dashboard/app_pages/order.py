@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import data, formats, live, stories, tables
+from dashboard import data, findings, formats, live, stories, tables
 
 EVERY_SECONDS = 5.0
 
@@ -41,7 +41,8 @@ def draw() -> None:
         stories.show_story(document)
     if documents:
         stories.show_messages(asked)
-    if not documents:
+    found = bool(asked) and findings.show_of_order(asked)
+    if not documents and not found:
         show_found(asked, data.find_orders(asked))
 
 

@@ -14,7 +14,7 @@ from dashboard import identity
 from makegood.errors import ConfigurationError
 from makegood.settings import Settings
 
-PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "activity")
+PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "reconciliation", "activity")
 SECRET = "x" * 40
 Enter = Callable[..., AppTest]
 

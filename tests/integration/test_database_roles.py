@@ -31,6 +31,9 @@ ACTS = {
     "act_cancel",
     "act_give_approval",
     "act_refuse_approval",
+    "act_mark_finding",
+    "act_approve_remedy",
+    "act_refuse_remedy",
 }
 DENIED = "42501"
 # Everything a worker, a service in another language, or an operator's command calls.
