@@ -104,6 +104,8 @@ def show_remedies(row: data.Row, remedies: data.Rows) -> None:
     st.subheader("What is done about it", anchor=False)
     for sentence in finding_facts.tell_remedy(row):
         st.text(formats.short(sentence, 600))
+    if approved := next((one for one in remedies if one["state"] == "approved"), None):
+        st.text(formats.short(f"{approved['approved_by']} has approved it: the next run begins the refund.", 300))
     waiting = next((one for one in remedies if one["state"] == "awaiting_approval"), None)
     offer_actions(row, waiting)
     if not remedies:

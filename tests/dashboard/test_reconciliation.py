@@ -191,6 +191,8 @@ def test_refund_above_the_cap_is_approved_by_a_second_person_and_not_by_the_firs
         dialog.get_by_label("Why").fill("seen at the provider")
         dialog.get_by_role("button", name="Approve", exact=True).dblclick()
         expect(dialog).to_contain_text("Approved.")
+        dialog.get_by_role("button", name="Close", exact=True).last.click()
+        expect(second.get_by_text("demo-approver has approved it: the next run begins the refund.")).to_be_visible()
         browser.close()
     expect.set_options(timeout=5_000)
     rows = place.rows("SELECT actor FROM makegood.operator_actions WHERE action = 'approve'")
