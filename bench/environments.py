@@ -1,11 +1,11 @@
 """Environments of their own for the engines we are measured against.
 
-`ensure_dbos_python` guarantees a Python that has exactly the pinned DBOS Transact and the same PostgreSQL
-driver version that makegood runs on, in a virtual environment apart from ours, so that neither side's
+`ensure_dbos_python` and `ensure_datacompy_python` guarantee a Python that has exactly the pinned package and the same
+PostgreSQL driver version that makegood runs on, in a virtual environment apart from ours, so that neither side's
 dependencies bend the other's. Made once and found again; a half-made one is made anew. uv makes it if uv can
 be had and works, otherwise venv and pip; both use whatever package index the machine is set up with.
 
-Weakness: only DBOS and the driver are pinned. What else DBOS asks for is resolved on the day.
+Weakness: only the package and the driver are pinned. What else it asks for is resolved on the day.
 """
 
 from __future__ import annotations
@@ -21,21 +21,31 @@ from pathlib import Path
 
 from makegood.errors import ConfigurationError
 
-DBOS_VERSION = "3.3.0"
+DBOS = ("dbos", "3.3.0")
+DATACOMPY = ("datacompy", "1.1.0")
 INSTALL_TIMEOUT_SECONDS = 600  # a cold package cache behind a slow line; beyond it something is stuck
-PROBE_TIMEOUT_SECONDS = 60  # imports DBOS, which takes about a second on an idle machine
+PROBE_TIMEOUT_SECONDS = 60  # imports the package, which takes about a second on an idle machine
 OUTPUT_LINES_MAX = 8  # installers put the reason last
 
 # Importing it, rather than asking for its version only, also finds an install that was cut short.
-_PROBE = "import importlib.metadata as m, dbos; print(m.version('dbos'), m.version('psycopg'))"
+_PROBE = "import importlib.metadata as m, {0}; print(m.version('{0}'), m.version('psycopg'))"
 
 
 def ensure_dbos_python(folder: Path) -> Path:
     """Return the python of an environment in `folder` that can run DBOS; make the environment if need be."""
+    return _ensure(folder, DBOS)
+
+
+def ensure_datacompy_python(folder: Path) -> Path:
+    """The same for datacompy, with SQLAlchemy to read a table; the pandas that it asks for is older than ours."""
+    return _ensure(folder, DATACOMPY, "sqlalchemy")
+
+
+def _ensure(folder: Path, package: tuple[str, str], *beside: str) -> Path:
     python = folder.absolute() / "bin" / "python"
     with _one_maker_at_a_time(folder):
-        if not _is_ready(python):
-            _make(folder.absolute(), python)
+        if not _is_ready(python, package):
+            _make(folder.absolute(), python, package, beside)
     return python
 
 
@@ -56,21 +66,22 @@ def _one_maker_at_a_time(folder: Path) -> Iterator[None]:
         yield
 
 
-def _is_ready(python: Path) -> bool:
+def _is_ready(python: Path, package: tuple[str, str]) -> bool:
     if not python.exists():
         return False
     try:
-        found = _run(python, "-I", "-c", _PROBE, timeout_seconds=PROBE_TIMEOUT_SECONDS)
+        found = _run(python, "-I", "-c", _PROBE.format(package[0]), timeout_seconds=PROBE_TIMEOUT_SECONDS)
     except _CommandError:
         return False
-    return found.split() == [DBOS_VERSION, importlib.metadata.version("psycopg")]
+    return found.split() == [package[1], importlib.metadata.version("psycopg")]
 
 
-def _make(folder: Path, python: Path) -> None:
+def _make(folder: Path, python: Path, package: tuple[str, str], beside: tuple[str, ...]) -> None:
     """Try each installer in turn from an empty folder; the last one's reason is the one reported."""
     requirements = (
-        f"dbos=={DBOS_VERSION}",
+        "==".join(package),
         f"psycopg[binary]=={importlib.metadata.version('psycopg')}",
+        *(f"{name}=={importlib.metadata.version(name)}" for name in beside),
     )
     reasons: list[str] = []
     for name, install in (("uv", _install_with_uv), ("pip", _install_with_pip)):
@@ -82,11 +93,11 @@ def _make(folder: Path, python: Path) -> None:
         except _CommandError as failure:
             reasons.append(f"{name}: {failure}")
             continue
-        if _is_ready(python):
+        if _is_ready(python, package):
             return
         reasons.append(f"{name}: installed, but {python} does not import it")
     raise ConfigurationError(
-        f"cannot install dbos {DBOS_VERSION} into {folder}\n" + "\n".join(reasons),
+        f"cannot install {' '.join(package)} into {folder}\n" + "\n".join(reasons),
         hint="check that pip can reach a package index and that Python has the venv module, or install uv",
     )
 

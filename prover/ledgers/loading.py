@@ -100,8 +100,28 @@ def _copy(connection: Connection, kind: type, rows: Sequence[Row]) -> None:
     connection.execute("DROP TABLE arriving")
 
 
+def mark_given_back(connection: Connection) -> None:
+    """As the comment of the column says: all of it refunded, nothing failed, nothing disputed, no other charge."""
+    connection.execute(
+        """
+        WITH facts AS (
+          SELECT c.id, c.status = 'succeeded' AND NOT c.captures_open AND r.fine AND r.amount_minor = c.captured_minor
+                 AND NOT EXISTS (SELECT FROM makegood.provider_disputes d WHERE d.charge_id = c.id)
+                 AND NOT EXISTS (SELECT FROM makegood.provider_charges o
+                                  WHERE o.payment_ref = c.payment_ref AND o.id <> c.id) AS given_back
+            FROM (SELECT q.charge_id, sum(q.amount_minor) AS amount_minor,
+                         bool_and(q.status IN ('succeeded', 'pending')) AS fine
+                    FROM makegood.provider_refunds q GROUP BY 1) AS r
+            JOIN makegood.provider_charges c ON c.id = r.charge_id)
+        UPDATE makegood.provider_charges c SET given_back = f.given_back, changed_xid = pg_current_xact_id()
+          FROM facts f WHERE f.id = c.id AND c.given_back <> f.given_back AND NOT c.plain
+        """
+    )
+
+
 def _keep_plain(connection: Connection) -> None:
     """First what is plain no more, then what has become so: one payment has at most one at any time."""
+    connection.execute("UPDATE makegood.provider_charges SET given_back = false WHERE given_back")
     for plain in (False, True):
         connection.execute(
             """
@@ -116,6 +136,7 @@ def _keep_plain(connection: Connection) -> None:
             """,
             (plain,),
         )
+    mark_given_back(connection)
     # A refund or a dispute is a change of its charge.
     connection.execute(
         """

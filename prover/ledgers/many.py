@@ -19,7 +19,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from prover.ledgers.loading import TABLES, load
+from prover.ledgers.loading import TABLES, load, mark_given_back
 from prover.ledgers.planting import BROKEN, SOUND, plant
 from prover.ledgers.rows import Charge, Ledger, Order, Row, Terms
 
@@ -69,6 +69,7 @@ def plant_many(
         with _without_indexes(connection) if fresh else contextlib.nullcontext():
             _spread(connection, facts)
         load_rest(connection, ledger)
+        mark_given_back(connection)
         _keep_answers(connection, ledger, facts)
     connection.execute("VACUUM ANALYZE makegood.orders, makegood.provider_charges, makegood.workflow_executions")
     connection.execute("VACUUM ANALYZE makegood.provider_refunds, makegood.provider_disputes")

@@ -240,8 +240,9 @@ BEGIN
     FROM seen_charges c LEFT JOIN seen_orders o ON o.payment_ref = c.payment_ref
    WHERE coalesce(makegood.is_plain_pair(o.order_id, o.status, o.amount_minor, o.currency, o.refunded_minor, c.plain,
                     c.given_back, c.order_ref, c.captured_minor, c.currency, c.livemode, v_live)
-                  AND (c.order_ref IS NOT NULL OR NOT EXISTS (
-                    SELECT FROM seen_orders x WHERE x.payment_ref = c.payment_ref AND x.order_id <> o.order_id)), false)
+                  AND (c.order_ref IS NOT NULL OR c.payment_ref NOT IN (
+                    SELECT x.payment_ref FROM seen_orders x WHERE x.payment_ref IS NOT NULL
+                     GROUP BY 1 HAVING count(*) > 1)), false)
          OR makegood.is_nothing(o.order_id, o.status, o.refunded_minor, c.id, c.status)
    GROUP BY 1;
 END

@@ -318,24 +318,21 @@ DECLARE
   v_named text[];
   v_more boolean;
 BEGIN
-  CREATE UNIQUE INDEX ON seen_orders (order_id);
-  CREATE UNIQUE INDEX ON seen_charges (id);
   INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.id = ANY (p_charges);
   FOR v_round IN 1..8 LOOP
     WITH added AS (
       INSERT INTO seen_orders SELECT o.* FROM makegood.reconcilable_orders o WHERE o.order_id = ANY (v_orders)
-      ON CONFLICT DO NOTHING RETURNING order_id, payment_ref
+      RETURNING order_id, payment_ref
     )
     SELECT array_agg(a.payment_ref) FILTER (WHERE a.payment_ref IS NOT NULL) || v_payments,
            CASE WHEN NOT p_names_known OR v_round > 1 THEN array_agg(a.order_id) END
       INTO v_payments, v_named FROM added a;
-    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.payment_ref = ANY (v_payments)
-    ON CONFLICT DO NOTHING;
+    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c
+     WHERE c.payment_ref = ANY (v_payments) AND c.id NOT IN (SELECT s.id FROM seen_charges s);
     -- An order may keep the charge's own id.
-    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.id = ANY (v_payments)
-    ON CONFLICT DO NOTHING;
-    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c WHERE c.order_ref = ANY (v_named)
-    ON CONFLICT DO NOTHING;
+    v_payments := ARRAY(SELECT unnest(v_payments) EXCEPT SELECT s.payment_ref FROM seen_charges s);
+    INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c
+     WHERE (c.id = ANY (v_payments) OR c.order_ref = ANY (v_named)) AND c.id NOT IN (SELECT s.id FROM seen_charges s);
     v_payments := '{}';
     SELECT array_agg(f.order_id) INTO v_orders FROM (
       SELECT c.order_ref AS order_id FROM seen_charges c WHERE c.order_ref IS NOT NULL

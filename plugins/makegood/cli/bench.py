@@ -61,6 +61,18 @@ def dashboard(runs: Runs = 3, only: Only = None, json: output.JsonFlag = False) 
     return _run(measure, FIGURES, runs, only, json=json)
 
 
+@bench.command(epilog="Example: makegood bench reconcile --only full_vs_join --runs 5")
+def reconcile(runs: Runs = 3, only: Only = None, json: output.JsonFlag = False) -> int:
+    """Measure reconciliation against the bare join, pandas and datacompy. Exit 1 when a figure misses its limit.
+
+    Plants up to 10 million orders with known discrepancies in scratch databases on your server (about 15 GB for the
+    time being), for some twenty minutes; datacompy gets an environment of its own. A run that misses one is void.
+    """
+    from bench.reconcile import FIGURES, measure
+
+    return _run(measure, FIGURES, runs, only, json=json)
+
+
 def _run(
     measure: Callable[..., list[Figure]], known: Sequence[str], runs: int, only: list[str] | None, *, json: bool
 ) -> int:
