@@ -26,6 +26,7 @@ from makegood.reconciliation import match as matcher
 from makegood.reconciliation.classes import ALARMING
 from makegood.reconciliation.options import Options, check_options, choose_kind
 from makegood.reconciliation.read import find_last_full, read_report
+from makegood.reconciliation.remedy import JOB as REMEDY_JOB
 from makegood.reconciliation.remedy import remedy_findings
 from makegood.reconciliation.report import Report, find_problems, summarise
 from makegood.reconciliation.report_html import render_html
@@ -210,7 +211,23 @@ async def _sync(database: Database) -> dict[str, int]:
 async def _remedy(runner: Runner, run_id: str) -> dict[str, int]:
     asked = await _asked(runner.database, run_id)
     classes, limit, dry_run = asked["classes"] or None, asked["limit"], asked["dry_run"]
-    return dict(await remedy_findings(runner, uuid.UUID(run_id), classes=classes, dry_run=dry_run, limit=limit))
+    rows = await runner.database.call("SELECT triggered_by FROM makegood.job_runs WHERE id = %s", (uuid.UUID(run_id),))
+    actor = find_person(rows[0]["triggered_by"]) or REMEDY_JOB
+    counts = await remedy_findings(
+        runner, uuid.UUID(run_id), classes=classes, dry_run=dry_run, limit=limit, actor=actor
+    )
+    return dict(counts)
+
+
+def find_person(triggered_by: str) -> str | None:
+    """Who started a run by hand: it is they who ask for what needs a second person, so they cannot be the second.
+
+    ``command:ann`` and ``airflow:manual:ann`` are Ann's; a scheduled run is nobody's.
+    """
+    parts = triggered_by.split(":")
+    if parts[0] == "command" and len(parts) > 1:
+        return ":".join(parts[1:]) or None
+    return ":".join(parts[2:]) or None if parts[0] == "airflow" and len(parts) > 2 else None
 
 
 async def _match(database: Database, run_id: str) -> dict[str, int]:

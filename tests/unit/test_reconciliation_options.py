@@ -9,6 +9,7 @@ import pytest
 
 from makegood.errors import InputError
 from makegood.reconciliation.options import Options, check_options, choose_kind
+from makegood.reconciling import find_person
 
 
 def at(text: str) -> datetime:
@@ -74,3 +75,19 @@ def test_classes_are_written_as_people_write_them() -> None:
 def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         check_options(**asked)
+
+
+@pytest.mark.parametrize(
+    ("triggered_by", "person"),
+    [
+        ("command:ann", "ann"),
+        ("airflow:manual:ann", "ann"),
+        ("airflow:manual:ann:of:sales", "ann:of:sales"),
+        ("airflow:scheduled", None),
+        ("airflow:manual", None),  # by Airflow's own API, without a user
+        ("command:", None),
+        ("proof", None),
+    ],
+)
+def test_run_started_by_hand_is_its_persons_and_a_scheduled_one_nobodys(triggered_by: str, person: str | None) -> None:
+    assert find_person(triggered_by) == person

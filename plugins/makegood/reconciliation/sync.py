@@ -9,8 +9,7 @@ What changed without being new (a refund that fails, a dispute that closes, a ch
 one: whatever the provider's events of the last 30 days name since the watermark, and of what may still change a sample
 of at most ``OPEN_MAX``. Both happen before the windows are read, so before the watermark moves.
 
-Weakness: a row that a list leaves out of the middle of a page is not missed by that list; only a balance transaction
-without its charge or refund tells of it.
+Weakness: a row that a list leaves out of the middle of a page is not missed: nothing in the list tells of it.
 """
 
 from __future__ import annotations
