@@ -15,3 +15,10 @@ def test_doctor_accepts_our_own_view_and_names_what_another_lacks(database: Data
         found = check_orders(connection)
     assert found.verdict == "fail"
     assert "payment_ref is missing" in found.detail
+
+
+def test_doctor_warns_of_a_column_that_no_index_serves(database: DatabaseUrls) -> None:
+    with psycopg.connect(database.admin, autocommit=True) as connection:
+        connection.execute("DROP INDEX makegood.orders_changed")
+        found = check_orders(connection)
+    assert (found.verdict, found.detail) == ("warn", "keeps the contract, but no index serves changed_xid")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import psycopg
+from psycopg import sql
 
-from makegood.local.check import Check, fail, ok
+from makegood.local.check import Check, fail, ok, warn
 
 NAME = "orders view"
 SAMPLE = 10_000
@@ -21,8 +22,11 @@ CONTRACT = {
     "written_off_minor": "bigint",
     "partial_shipment": "boolean",
     "created_at": "timestamp with time zone",
+    "changed_at": "timestamp with time zone",
     "changed_xid": "xid8",
 }
+# How runs look for orders. Without an index each of these reads all of them, every hour.
+LOOKED_UP_BY = {"order_id": "= 'x'", "payment_ref": "= 'x'", "changed_xid": ">= '1'"}
 COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a
  WHERE a.attrelid = 'makegood.reconcilable_orders'::regclass AND a.attnum > 0 AND NOT a.attisdropped
@@ -54,4 +58,18 @@ def check_orders(connection: psycopg.Connection[tuple[object, ...]]) -> Check:
     if wrong:
         todo = "Correct your definition of makegood.reconcilable_orders; its comments say what each column is."
         return fail(NAME, "; ".join(wrong), todo, blocks=False)
+    if slow := [name for name, how in LOOKED_UP_BY.items() if not has_index(connection, name, how)]:
+        detail = f"keeps the contract, but no index serves {', '.join(slow)}"
+        return warn(NAME, detail, "Create one on the column of your table: every run reads all orders without it.")
     return ok(NAME, "keeps the contract of reconciliation")
+
+
+def has_index(connection: psycopg.Connection[tuple[object, ...]], column: str, how: str) -> bool:
+    """Asked of the planner: it takes any way rather than read the whole table."""
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL enable_seqscan = off")
+        question = sql.SQL("EXPLAIN SELECT 1 FROM makegood.reconcilable_orders WHERE {} {}").format(
+            sql.Identifier(column),
+            sql.SQL(how),
+        )
+        return not any("Seq Scan" in str(line) for (line,) in connection.execute(question))
