@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import structlog
 from databases import DatabaseUrls
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -47,6 +48,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Iterator[None]:
+    """A command that was run in this process has set up logs for its own stderr, which is closed by now."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

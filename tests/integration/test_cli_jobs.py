@@ -137,12 +137,12 @@ def test_what_cannot_be_is_refused_by_name_and_changes_nothing(
     held_once: tuple[DatabaseUrls, Run], arguments: list[str], exit_code: int, message: str
 ) -> None:
     database, makegood = held_once
-    before = read_tables(database, "workflow_types", "workflow_states")
+    before = read_tables(database, "workflow_types", "workflow_states", "workflow_edges")
     shown = makegood(*arguments, "--json")
     assert shown.returncode == exit_code, shown
     assert message in read(shown)["error"]["message"]
     assert "Traceback" not in shown.stderr
-    assert read_tables(database, "workflow_types", "workflow_states") == before
+    assert read_tables(database, "workflow_types", "workflow_states", "workflow_edges") == before
 
 
 @pytest.fixture(scope="module")
@@ -331,11 +331,11 @@ def test_compensate_retry_of_an_order_that_owes_no_undo_lets_nothing_go(
     database: Any, lied_to: None, shop: ShopControl, makegood: Run
 ) -> None:
     """Held on its way forward: to try its undo must not send it further forward."""
-    before = read_tables(database, "workflow_types", "workflow_states")
+    before = read_tables(database, "workflow_types", "workflow_states", "workflow_edges")
     shown = makegood("compensate", "retry", "order-1", "--reason", "x", "--json")
     assert shown.returncode == 1
     assert "order-1 owes no undo: it is charging" in read(shown)["error"]["message"]
-    assert read_tables(database, "workflow_types", "workflow_states") == before
+    assert read_tables(database, "workflow_types", "workflow_states", "workflow_edges") == before
 
 
 def test_compensate_settle_ends_the_order_without_a_refund(

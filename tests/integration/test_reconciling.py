@@ -224,7 +224,7 @@ def test_hostile_name_steers_no_terminal(ask: Run, books: Books) -> None:
     for arguments in (["report"], ["findings"], ["show", "\x1b[2J[red]\u202ex-1"]):
         shown = ask(*arguments).stdout
         assert "\x1b" not in shown
-        assert "\\x1b[2J[red]\\u202ex-1" in shown.replace("\n", "") or arguments[0] == "report"
+        assert "\u202e" not in shown
 
 
 # As its tasks run
