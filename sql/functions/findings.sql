@@ -85,7 +85,7 @@ BEGIN
   SELECT 'name:' || c.charge_id, c.order_ref, c.charge_id, 'MATCHED', p_run_id
     FROM charge_facts c WHERE c.link = 'linked' AND c.order_ref <> c.first_order;
   DELETE FROM makegood.reconciliation_units AS u USING terms t
-   WHERE u.due_at <= t.now_at AND u.unit = 'order:' || u.order_id
+   WHERE u.due_at <= t.due_before AND u.unit = 'order:' || u.order_id
      AND NOT EXISTS (SELECT FROM seen_orders o WHERE o.order_id = u.order_id);
   INSERT INTO makegood.reconciliation_units AS u (unit, order_id, charge_id, class, due_at, run_id)
   SELECT j.unit, j.order_id, j.charge_id, j.class, j.due_at, p_run_id FROM judged j WHERE j.kept

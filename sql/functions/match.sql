@@ -130,6 +130,8 @@ BEGIN
     pg_temp.charge_facts, pg_temp.order_facts, pg_temp.order_breaks, pg_temp.verdicts;
   CREATE TEMPORARY TABLE terms ON COMMIT DROP AS
   SELECT (g->>'livemode')::boolean AS livemode, (g->>'tolerance_minor')::bigint AS tolerance_minor, t AS now_at,
+         -- Before the books have come that far there is nothing new to say.
+         least(t, p_run.watermark) AS due_before,
          t + make_interval(secs => (g->>'lapse_warning_seconds')::double precision) AS lapse_before,
          p_run.watermark - make_interval(secs => (g->>'charge_grace_seconds')::double precision) AS judge_charges_before,
          p_run.watermark - make_interval(secs => (g->>'refund_grace_seconds')::double precision) AS judge_refunds_before,
@@ -204,7 +206,7 @@ COMMENT ON FUNCTION makegood.see_everything() IS 'Picks what is not plainly matc
 
 -- What changed since a transaction, what time has come for, and what is late. Null: everything counts as changed.
 CREATE OR REPLACE FUNCTION makegood.see_changed(p_since xid8) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_mergejoin = off AS $$
 DECLARE
   v_live boolean := (SELECT t.livemode FROM terms t);
 BEGIN
@@ -258,12 +260,12 @@ BEGIN
   PERFORM makegood.see(
     ARRAY(SELECT p.order_id FROM plainly p WHERE NOT p.clean AND p.order_id IS NOT NULL
           UNION SELECT u.order_id FROM makegood.reconciliation_units u, terms t
-                 WHERE u.due_at <= t.now_at AND u.order_id IS NOT NULL
+                 WHERE u.due_at <= t.due_before AND u.order_id IS NOT NULL
           UNION SELECT makegood.late_orders((SELECT t.now_at FROM terms t))),
     '{}',
     ARRAY(SELECT p.charge_id FROM plainly p WHERE NOT p.clean AND p.charge_id IS NOT NULL
           UNION SELECT u.charge_id FROM makegood.reconciliation_units u, terms t
-                 WHERE u.due_at <= t.now_at AND u.unit LIKE 'charge:%'
+                 WHERE u.due_at <= t.due_before AND u.unit LIKE 'charge:%'
           UNION SELECT r.charge_id FROM makegood.provider_refunds r WHERE r.changed_xid >= p_since
           UNION SELECT d.charge_id FROM makegood.provider_disputes d WHERE d.changed_xid >= p_since), false);
   PERFORM makegood.see_payouts_and_fees(p_since);
@@ -386,7 +388,7 @@ BEGIN
                   UNION SELECT b.payout_ref FROM makegood.provider_balance_transactions b
                          WHERE b.changed_xid >= p_since AND b.payout_ref IS NOT NULL
                   UNION SELECT substr(u.unit, 8) FROM makegood.reconciliation_units u
-                         WHERE u.due_at <= t.now_at AND u.unit LIKE 'payout:%');
+                         WHERE u.due_at <= t.due_before AND u.unit LIKE 'payout:%');
 END
 $$;
 COMMENT ON FUNCTION makegood.see_payouts_and_fees(xid8) IS 'Judges payouts (D29) and fees (D30) that changed since a transaction.';
