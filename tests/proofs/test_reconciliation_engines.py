@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from databases import DatabaseUrls
 from parquet import write_ledger
-from planted import open_books, run_match, terms_of
+from planted import open_books, run_match
 
 from makegood.cli import app as cli
 from makegood.errors import InputError
@@ -22,6 +22,7 @@ from makegood.reconciliation.engines import ANSWER, DuckDB, Engine, Moment, Spar
 from makegood.reconciliation.stages import read_stages, translate
 from prover.ledgers.loading import all_rows, load
 from prover.ledgers.planting import plant_all
+from prover.ledgers.proof import to_terms
 from prover.ledgers.rows import Ledger, Terms
 
 pytest.importorskip("sqlglot", reason="pip install 'makegood[engines]'")
@@ -58,7 +59,7 @@ def duck() -> Iterator[DuckDB]:
 
 def answers_of(engine: Engine, ledger: Ledger, folder: Path) -> Answers:
     moment = Moment(datetime.now(UTC), ledger.watermark)
-    judge(engine, folder, terms_of(ledger.terms), moment)
+    judge(engine, folder, to_terms(ledger.terms), moment)
     rows = engine.rows(translate(ANSWER, engine.dialect))
     return {row[0]: (row[1], int(row[2]), *row[3:5], *row[5:]) for row in rows}
 

@@ -9,7 +9,7 @@ import pytest
 from databases import DatabaseUrls
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted import open_books, run_match, terms_of
+from planted import open_books, run_match
 from psycopg.types.json import Jsonb
 
 from prover.ledgers.comparing import (
@@ -21,6 +21,7 @@ from prover.ledgers.comparing import (
 from prover.ledgers.loading import all_rows, load
 from prover.ledgers.many import plant_many
 from prover.ledgers.planting import NAMES, deal, plant, plant_all
+from prover.ledgers.proof import to_terms
 from prover.ledgers.rows import Ledger
 
 MANY = 100_000  # the million is `makegood prove reconcile`
@@ -75,7 +76,7 @@ def judge_and_roll_back(database: DatabaseUrls, ledger: Ledger, instalments: int
         for rows in deal(ledger, seed, instalments):
             load(connection, rows)
         run = uuid.uuid4()
-        terms = Jsonb(terms_of(ledger.terms).to_document())
+        terms = Jsonb(to_terms(ledger.terms).to_document())
         connection.execute("SELECT FROM makegood.begin_reconciliation(%s, 'full', %s)", (run, terms))
         connection.execute("SELECT FROM makegood.match_charges(%s)", (run,))
         return find_differences(connection, ledger) + find_differences_in_totals(connection, run, ledger.totals())
