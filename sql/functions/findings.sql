@@ -43,7 +43,7 @@ BEGIN
   SELECT s.unit, NULL, s.charge_id, NULL, s.currency, s.class, NULL, s.at_risk_minor, s.remedy, s.due_at,
          s.class = 'PENDING', s.details
     FROM side_verdicts s;
-  ANALYZE judged;
+  ANALYZE judged (unit, class);
   PERFORM makegood.sum_plain(p_run);
   PERFORM makegood.remember_units(p_run.id);
   v_opened := makegood.open_findings(p_run.id);

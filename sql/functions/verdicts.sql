@@ -40,14 +40,14 @@ SELECT c.id AS charge_id, c.payment_ref, c.order_ref, c.customer_ref, c.status, 
           FROM links k GROUP BY k.charge_id) l ON l.charge_id = c.id
   LEFT JOIN (
         SELECT s.charge_id,
-               SUM(CASE WHEN s.status IN ('succeeded', 'pending') THEN s.amount_minor ELSE 0 END) AS live_minor,
+               CAST(SUM(CASE WHEN s.status IN ('succeeded', 'pending') THEN s.amount_minor ELSE 0 END) AS BIGINT) AS live_minor,
                MAX(CASE WHEN s.status IN ('succeeded', 'pending') THEN 0 ELSE s.amount_minor END) AS failed_minor,
                MAX(s.created_at) AS youngest_at
           FROM seen_refunds s GROUP BY s.charge_id) r ON r.charge_id = c.id
   LEFT JOIN (
         SELECT s.charge_id,
-               SUM(CASE WHEN s.status = 'open' THEN s.amount_minor ELSE 0 END) AS open_minor,
-               SUM(CASE WHEN s.status = 'lost' THEN s.amount_minor ELSE 0 END) AS lost_minor,
+               CAST(SUM(CASE WHEN s.status = 'open' THEN s.amount_minor ELSE 0 END) AS BIGINT) AS open_minor,
+               CAST(SUM(CASE WHEN s.status = 'lost' THEN s.amount_minor ELSE 0 END) AS BIGINT) AS lost_minor,
                MAX(s.created_at) AS youngest_at
           FROM seen_disputes s GROUP BY s.charge_id) d ON d.charge_id = c.id
 -- stage end
@@ -94,62 +94,64 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                COUNT(*) AS charges,
                SUM(k.ambiguous) AS ambiguous,
                SUM(k.counts) AS counted,
-               SUM(CASE WHEN k.link = 'linked' AND k.status = 'failed' THEN 1 ELSE 0 END) AS failed,
-               SUM(CASE WHEN k.link = 'linked' AND k.status = 'pending' THEN 1 ELSE 0 END) AS pending,
-               SUM(CASE WHEN k.link = 'linked' AND k.status = 'lapsed' THEN 1 ELSE 0 END) AS lapsed,
-               SUM(CASE WHEN k.link = 'linked' AND k.status = 'authorized' THEN k.amount_minor ELSE 0 END) AS authorized_minor,
-               SUM(CASE WHEN k.counts = 1 AND k.captures_open THEN 1 ELSE 0 END) AS captures_open,
-               MIN(CASE WHEN k.link = 'linked' AND (k.status = 'authorized' OR k.captures_open) THEN k.capture_before END)
+               SUM(CASE WHEN k.standing = 'failed' THEN 1 ELSE 0 END) AS failed,
+               SUM(CASE WHEN k.standing = 'pending' THEN 1 ELSE 0 END) AS pending,
+               SUM(CASE WHEN k.standing = 'lapsed' THEN 1 ELSE 0 END) AS lapsed,
+               CAST(SUM(k.authorized_minor) AS BIGINT) AS authorized_minor,
+               SUM(CASE WHEN k.captures_open THEN k.counts ELSE 0 END) AS captures_open,
+               MIN(CASE WHEN k.standing = 'authorized' OR (k.standing <> '' AND k.captures_open) THEN k.capture_before END)
                  AS capture_before,
-               SUM(k.counts * k.captured_minor) AS cap_minor,
-               SUM(k.counts * k.refunded_minor) AS ref_minor,
-               SUM(k.counts * k.lost_minor) AS lost_minor,
-               SUM(k.counts * k.disputed_minor) AS disputed_minor,
+               CAST(SUM(k.counts * k.captured_minor) AS BIGINT) AS cap_minor,
+               CAST(SUM(k.counts * k.refunded_minor) AS BIGINT) AS ref_minor,
+               CAST(SUM(k.counts * k.lost_minor) AS BIGINT) AS lost_minor,
+               CAST(SUM(k.counts * k.disputed_minor) AS BIGINT) AS disputed_minor,
                MAX(k.counts * LEAST(k.refunded_minor, k.disputed_minor + k.lost_minor)) AS both_minor,
                MAX(k.counts * k.refund_failed_minor) AS refund_failed_minor,
-               SUM(CASE WHEN k.counts = 1 AND k.captured_minor = k.order_minor THEN 1 ELSE 0 END) AS equal,
-               SUM(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN 1 ELSE 0 END) AS foreign_currency,
-               MIN(CASE WHEN k.counts = 1 AND k.currency <> k.order_currency THEN k.currency END) AS charged_currency,
-               SUM(CASE WHEN k.order_ref <> k.order_id OR k.payment_ref <> COALESCE(k.order_payment_ref, '')
-                        THEN 1 ELSE 0 END) AS loose,
+               SUM(CASE WHEN k.captured_minor = k.order_minor THEN k.counts ELSE 0 END) AS equal,
+               SUM(CASE WHEN k.foreign_currency IS NOT NULL THEN k.counts ELSE 0 END) AS foreign_currency,
+               MIN(CASE WHEN k.counts = 1 THEN k.foreign_currency END) AS charged_currency,
+               SUM(k.loose) AS loose,
                MIN(CASE WHEN k.place = 1 THEN k.charge_id END) AS first_charge,
                -- Of what was taken beyond the first: the latest that is still to be given back.
                MAX(CASE WHEN k.extra_place = 1 THEN k.charge_id END) AS extra_charge,
                MAX(CASE WHEN k.extra_place = 1 THEN k.captured_minor - k.refunded_minor ELSE 0 END) AS extra_minor,
                MAX(k.youngest_at) AS youngest_at
-          FROM (SELECT p.*,
-                       CASE WHEN p.succeeded = 1 AND NOT (p.place > 1 AND p.refunded_minor >= p.captured_minor
-                                                          AND GREATEST(p.kept_minor, p.first_minor) >= p.order_minor)
+          FROM (SELECT b.*,
+                       CASE WHEN b.succeeded = 1 AND NOT (b.place > 1 AND b.refunded_minor >= b.captured_minor
+                                                          AND GREATEST(b.kept_minor, b.first_minor) >= b.order_minor)
                             THEN 1 ELSE 0 END AS counts,
-                       CASE WHEN p.succeeded = 1 AND p.place > 1 AND p.captured_minor > p.refunded_minor
-                            THEN ROW_NUMBER() OVER (PARTITION BY p.order_id
-                                   ORDER BY CASE WHEN p.succeeded = 1 AND p.place > 1 AND p.captured_minor > p.refunded_minor
-                                                 THEN 0 ELSE 1 END, p.created_at DESC, p.charge_id DESC)
+                       CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.captured_minor > b.refunded_minor
+                            THEN ROW_NUMBER() OVER (PARTITION BY b.order_id
+                                   ORDER BY CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.captured_minor > b.refunded_minor
+                                                 THEN 0 ELSE 1 END, b.created_at DESC, b.charge_id DESC)
                             ELSE 0 END AS extra_place
-                  FROM (SELECT b.*,
-                               FIRST_VALUE(CASE WHEN b.succeeded = 1 THEN b.captured_minor ELSE 0 END)
-                                 OVER (PARTITION BY b.order_id ORDER BY b.place) AS first_minor,
-                               SUM(CASE WHEN b.succeeded = 1 AND b.captured_minor > b.refunded_minor THEN b.captured_minor ELSE 0 END)
-                                 OVER (PARTITION BY b.order_id) AS kept_minor
-                          FROM (SELECT h.*, ROW_NUMBER() OVER (PARTITION BY h.order_id
-                                         ORDER BY h.rank, h.created_at, h.charge_id) AS place
-                                  FROM (SELECT c.charge_id, c.link, c.status, c.amount_minor, c.captured_minor, c.currency,
-                                               c.capture_before, c.captures_open, c.order_ref, c.created_at,
-                                               c.refunded_minor, c.refund_failed_minor, c.disputed_minor, c.lost_minor,
-                                               c.youngest_at, c.payment_ref, o.payment_ref AS order_payment_ref,
-                                               o.order_id, o.amount_minor AS order_minor,
-                                               o.currency AS order_currency,
-                                               CASE WHEN c.link = 'ambiguous' THEN 1 ELSE 0 END AS ambiguous,
-                                               CASE WHEN c.link = 'linked' AND c.status = 'succeeded' THEN 1 ELSE 0 END AS succeeded,
-                                               -- The one that pays the order comes first.
-                                               CASE WHEN c.link <> 'linked' OR c.status <> 'succeeded' THEN 3
-                                                    WHEN c.captured_minor <= c.refunded_minor THEN 2
-                                                    WHEN c.captured_minor = o.amount_minor THEN 0
-                                                    ELSE 1 END AS rank
-                                          FROM charge_facts c
-                                          JOIN links i ON i.charge_id = c.charge_id
-                                          JOIN seen_orders o ON o.order_id = i.order_id
-                                         WHERE c.link IN ('linked', 'ambiguous')) h) b) p) k
+                  FROM (SELECT h.*,
+                               ROW_NUMBER() OVER (PARTITION BY h.order_id ORDER BY h.rank, h.created_at, h.charge_id) AS place,
+                               FIRST_VALUE(h.succeeded * h.captured_minor)
+                                 OVER (PARTITION BY h.order_id ORDER BY h.rank, h.created_at, h.charge_id) AS first_minor,
+                               CAST(SUM(CASE WHEN h.captured_minor > h.refunded_minor THEN h.succeeded * h.captured_minor ELSE 0 END)
+                                 OVER (PARTITION BY h.order_id) AS BIGINT) AS kept_minor
+                          FROM (SELECT o.order_id, o.amount_minor AS order_minor, c.charge_id, c.captured_minor, c.capture_before,
+                                       c.captures_open, c.created_at, c.refunded_minor, c.refund_failed_minor, c.disputed_minor,
+                                       c.lost_minor, c.youngest_at,
+                                       -- What is ambiguous counts for nothing but being that.
+                                       CASE WHEN c.link = 'linked' THEN c.status ELSE '' END AS standing,
+                                       CASE WHEN c.link = 'ambiguous' THEN 1 ELSE 0 END AS ambiguous,
+                                       CASE WHEN c.link = 'linked' AND c.status = 'succeeded' THEN 1 ELSE 0 END AS succeeded,
+                                       CASE WHEN c.link = 'linked' AND c.status = 'authorized' THEN c.amount_minor ELSE 0 END
+                                         AS authorized_minor,
+                                       CASE WHEN c.currency <> o.currency THEN c.currency END AS foreign_currency,
+                                       CASE WHEN c.order_ref <> o.order_id OR c.payment_ref <> COALESCE(o.payment_ref, '')
+                                            THEN 1 ELSE 0 END AS loose,
+                                       -- The one that pays the order comes first.
+                                       CASE WHEN c.link <> 'linked' OR c.status <> 'succeeded' THEN 3
+                                            WHEN c.captured_minor <= c.refunded_minor THEN 2
+                                            WHEN c.captured_minor = o.amount_minor THEN 0
+                                            ELSE 1 END AS rank
+                                  FROM charge_facts c
+                                  JOIN links i ON i.charge_id = c.charge_id
+                                  JOIN seen_orders o ON o.order_id = i.order_id
+                                 WHERE c.link IN ('linked', 'ambiguous')) h) b) k
          GROUP BY k.order_id) f ON f.order_id = o.order_id
 -- stage end
   ;
