@@ -72,6 +72,9 @@ class Ledger:
         """From the answer's ``Date``: the provider's clock decides what is young, not this machine's."""
         return _date_of(await self._get("balance_transactions", {"limit": 1}))
 
+    def loses_turns(self) -> bool:
+        return self._bucket.loses_turns()
+
     async def list_page(
         self,
         collection: str,
