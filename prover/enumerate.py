@@ -6,7 +6,7 @@ import itertools
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ from makegood.errors import InputError
 from prover.ground import Ground
 from prover.oracle import find_violations
 from prover.remedies import find_remedy_violations, plant_duplicate
-from prover.scenarios import BY_NAME, SCENARIOS, Scenario
+from prover.scenarios import BY_NAME, COMPENSATIONS, REMEDIES, SCENARIOS, Scenario
 from prover.tripwire import BLOWS, STOPPING, Tripwire
 from prover.worker import JOBS, Change, Task, Worker, check_out, request_cancel, start_worker
 
 ABANDONING = "abandoning"
+REFUNDING = (*COMPENSATIONS, *REMEDIES)
 OVERTAKING_ROUNDS_MAX = 3
 RECOVERIES_MAX = 2  # everything converges within two runs after the blow
 
@@ -115,8 +116,8 @@ class Prover:
             self._ground.settle()
         if end == "stopped":
             stale = self._overtake(point, scenario, order_id, worker)
-        self._recover(scenario, order_id, point.then)
-        struck = end in {"killed", "stopped"} or point.blow == "unacknowledged"
+        twice = self._recover(scenario, order_id, point.then)
+        struck = twice and (end in {"killed", "stopped"} or point.blow == "unacknowledged")
         return struck, stale + self._find_violations(scenario, order_id)
 
     def _overtake(self, point: Point, scenario: Scenario, order_id: str, late: Worker) -> list[str]:
@@ -142,14 +143,29 @@ class Prover:
             [f"{after - before} stale writes by a worker that was taken over"] if taken_over and after > before else []
         )
 
-    def _recover(self, scenario: Scenario, order_id: str, then: int | None) -> None:
+    def count_points_after(self, point: Point) -> int:
+        """What whoever comes after this blow does, when left in peace: the points at which it may be struck too."""
+        scenario = BY_NAME[point.scenario]
+        order_id = self._new_order(scenario)
+        self._start(scenario, order_id, "first", Tripwire(point.index, point.blow)).wait()
+        self._ground.settle()
+        self._ground.pass_time(order_id)
+        second = self._start(scenario, order_id, "second", Tripwire())
+        if second.wait() != "done":
+            raise AssertionError(f"whoever came after {point} failed: {self._error(second)}")
+        return len(second.labels())
+
+    def _recover(self, scenario: Scenario, order_id: str, then: int | None) -> bool:
+        """Whoever comes afterwards; False where the second was to be struck too and was not."""
+        struck = True
         if then is not None:
             self._ground.pass_time(order_id)
-            self._start(scenario, order_id, "second", Tripwire(then, "after")).wait()
+            struck = self._start(scenario, order_id, "second", Tripwire(then, "after")).wait() == "killed"
             self._ground.settle()
         for number in range(RECOVERIES_MAX):
             self._ground.pass_time(order_id)
             self._start(scenario, order_id, f"recovery-{number + 1}", Tripwire()).wait()
+        return struck
 
     def _find_violations(self, scenario: Scenario, order_id: str) -> list[str]:
         if scenario.job == "remedy":
@@ -225,11 +241,13 @@ def list_points(prover: Prover, scenarios: Sequence[Scenario], blows: Sequence[s
                     yield Point(scenario.name, index, label, blow)
 
 
-def list_pairs(prover: Prover, scenario: Scenario) -> Iterator[Point]:
-    """Every pair: killed after point i, and the recovering worker killed after point j."""
-    labels = prover.count_points(scenario)
-    for i, j in itertools.product(range(len(labels)), range(len(labels))):
-        yield Point(scenario.name, i, labels[i], "after", then=j)
+def list_pairs(prover: Prover, scenarios: Sequence[Scenario]) -> Iterator[Point]:
+    """Every pair: killed after point i, and whoever comes next killed after point j of all that it then does."""
+    for scenario in scenarios:
+        for index, label in enumerate(prover.count_points(scenario)):
+            first = Point(scenario.name, index, label, "after")
+            for then in range(prover.count_points_after(first)):
+                yield replace(first, then=then)
 
 
 def choose_points(prover: Prover, only: str | None, *, pairs: bool) -> list[Point]:
@@ -249,7 +267,7 @@ def choose_points(prover: Prover, only: str | None, *, pairs: bool) -> list[Poin
     scenarios = [BY_NAME[scenario]] if scenario else list(SCENARIOS)
     points = list(list_points(prover, scenarios, [blow] if blow else list(BLOWS)))
     if pairs:
-        points += list_pairs(prover, BY_NAME[scenario or "undeliverable"])
+        points += list_pairs(prover, scenarios if scenario else REFUNDING)
     chosen = [point for point in points if len(parts) < 2 or point.index == int(parts[1])]
     if not chosen:
         raise InputError(f"--only {only!r} names no point: {scenario} has fewer")

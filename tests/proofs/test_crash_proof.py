@@ -25,6 +25,15 @@ def test_crash_at_points_of_every_scenario_breaks_no_promise(server: EmbeddedPos
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_crash_of_whoever_comes_after_a_crash_gives_money_back_once(server: EmbeddedPostgres) -> None:
+    """A part of the pairs; `makegood prove crash --pairs` strikes them all."""
+    report = run_crash_proof(server.url("postgres"), server.url(), only="undo_refund_lost", pairs=True, every=EVERY)
+    assert report.violations == []
+    assert report.points >= 10
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_prover_without_a_guard_finds_the_harm(server: EmbeddedPostgres, mutant: Mutant) -> None:
     report = run_mutant(mutant, server.url("postgres"), server.url())

@@ -27,7 +27,9 @@ def crash(
     only: Annotated[
         str | None, typer.Option("--only", help="scenario, scenario/number or scenario/number/blow: one part of it.")
     ] = None,
-    pairs: Annotated[bool, typer.Option("--pairs", help="Also kill the recovering worker, at every pair.")] = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Where money goes back, also kill whoever comes next, at every pair.")
+    ] = False,
     every: Annotated[int, typer.Option("--every", min=1, help="Only every n-th point: a quick look.")] = 1,
     json: output.JsonFlag = False,
 ) -> int:
