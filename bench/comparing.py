@@ -1,67 +1,48 @@
-"""What a user would pick instead: both tables read into pandas, then merged or handed to datacompy.
+"""Runs what a user would pick instead, end to end: read both sides, compare, write what was found into a table.
 
-Run by another Python (see environments.py), so it imports nothing of makegood. Prints seconds and what was found as one
-JSON line. Each gets only the columns it compares and the keys it joins by, which is its fastest sensible way.
+Run by another Python (see environments.py), so it imports nothing of makegood. Prints seconds, peak memory and how much
+was found as one JSON line. Everything is imported and connected when the clock starts, as on our side.
 
-    python comparing.py pandas|datacompy postgresql+psycopg://…
+The cyclic garbage collector rests: it finds nothing in millions of fresh rows, and looking took pandas 4 seconds of 15.
+
+    python comparing.py pandas|datacompy postgresql+psycopg://… schema.table '{"livemode": true, …}'
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
+import resource
 import sys
 import time
-from typing import Any
 
 import pandas as pd
 import sqlalchemy
 
-ORDERS = "SELECT payment_ref, id AS order_id, status, amount_minor, currency, refunded_minor FROM makegood.orders"
-CHARGES = "SELECT payment_ref, id AS charge_id, status, captured_minor, currency FROM makegood.provider_charges"
-REFUNDS = (
-    "SELECT charge_id, sum(amount_minor)::bigint AS given_back_minor FROM makegood.provider_refunds"
-    " WHERE status IN ('succeeded', 'pending') GROUP BY charge_id"
-)
+
+def write(engine: sqlalchemy.Engine, found: pd.DataFrame, table: str) -> None:
+    """By COPY: 0.1 s for what takes `to_sql(method="multi")` 3 s."""
+    schema, name = table.split(".")
+    rows = found.astype(object).where(found.notna(), None)
+    with engine.begin() as connection:
+        found.head(0).to_sql(name, connection, schema=schema, index=False)
+        with connection.connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+            for row in rows.itertuples(index=False, name=None):
+                copy.write_row(row)
 
 
-def compare_with_pandas(engine: sqlalchemy.Engine) -> int:
-    """The merge and the simplest questions: whose other side is missing, and whose amounts or currencies differ."""
-    orders, charges = pd.read_sql(ORDERS, engine), pd.read_sql(CHARGES, engine)
-    charges = charges.merge(pd.read_sql(REFUNDS, engine), on="charge_id", how="left")
-    both = orders[orders.payment_ref.notna()].merge(
-        charges, on="payment_ref", how="outer", suffixes=("", "_charge"), indicator=True
-    )
-    paid = both.status.isin(["paid", "fulfilled"])
-    given_back = both.given_back_minor.fillna(0)
-    wrong = (
-        ((both._merge == "left_only") & paid)
-        | ((both._merge == "right_only") & (both.captured_minor > 0))
-        | ((both._merge == "both") & paid & (both.captured_minor != both.amount_minor))
-        | ((both._merge == "both") & (both.currency != both.currency_charge))
-        | ((both._merge == "both") & (given_back != both.refunded_minor))
-        | ((both._merge == "both") & ~paid & (both.captured_minor > given_back))
-    )
-    return int(wrong.sum())
-
-
-def compare_with_datacompy(engine: sqlalchemy.Engine) -> int:
-    """Its comparison of the amounts and currencies, joined by the payment."""
-    import datacompy  # type: ignore[import-not-found]  # noqa: PLC0415 - the pandas side does without
-
-    orders = pd.read_sql("SELECT payment_ref, amount_minor, currency FROM makegood.orders", engine)
-    charges = pd.read_sql(
-        "SELECT payment_ref, captured_minor AS amount_minor, currency FROM makegood.provider_charges", engine
-    )
-    compare: Any = getattr(datacompy, "PandasCompare", None) or datacompy.Compare
-    compared = compare(orders[orders.payment_ref.notna()], charges, join_columns="payment_ref")
-    return len(compared.df1_unq_rows) + len(compared.df2_unq_rows) + len(compared.all_mismatch())
-
-
-def main(tool: str, url: str) -> None:
+def main(tool: str, url: str, table: str, terms: str) -> None:
+    compare = importlib.import_module(f"comparing_{tool}").compare
     engine = sqlalchemy.create_engine(url)
+    pd.read_sql("SELECT 1 AS connected", engine)
+    gc.disable()
     begin = time.perf_counter()
-    found = {"pandas": compare_with_pandas, "datacompy": compare_with_datacompy}[tool](engine)
-    print(json.dumps({"seconds": time.perf_counter() - begin, "found": found}))
+    found = compare(engine, json.loads(terms))
+    write(engine, found, table)
+    seconds = time.perf_counter() - begin
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "found": len(found), "peak_mb": peak_mb}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -11,6 +11,9 @@ from prover.ledgers.rows import Ledger
 
 Connection = psycopg.Connection[Any]
 NOT_OURS = ("D09", "D32")  # said by those who fetch, not of what was planted
+FOUND: LiteralString = (
+    "SELECT * FROM makegood.reconciliation_findings WHERE state <> 'resolved' AND class <> ALL (%(not_ours)s)"
+)
 
 
 def find_differences(connection: Connection, ledger: Ledger) -> list[str]:
@@ -49,8 +52,11 @@ def find_differences_in_totals(
     ]
 
 
-def count_differences_in_many(connection: Connection) -> dict[str, int]:
-    """Against the tables of ``many``: how many findings are right, wrong (precision) and absent (recall)."""
+def count_differences_in_many(connection: Connection, found: LiteralString = FOUND) -> dict[str, int]:
+    """Against the tables of ``many``: how many findings are right, wrong (precision) and absent (recall).
+
+    ``found`` selects them: ours, or somebody else's with unit, class, amount_at_risk_minor and currency.
+    """
     row = connection.execute(
         """
         SELECT count(*) FILTER (WHERE (f.class, f.amount_at_risk_minor, f.currency)
@@ -59,11 +65,12 @@ def count_differences_in_many(connection: Connection) -> dict[str, int]:
                                     IS DISTINCT FROM (p.class, p.amount_at_risk_minor, p.currency)) AS wrong,
                count(*) FILTER (WHERE p.unit IS NOT NULL AND (f.class, f.amount_at_risk_minor, f.currency)
                                     IS DISTINCT FROM (p.class, p.amount_at_risk_minor, p.currency)) AS absent
-          FROM (SELECT * FROM makegood.reconciliation_findings
-                 WHERE state <> 'resolved' AND class <> ALL (%s)) AS f
+          FROM ("""
+        + found
+        + """) AS f
           FULL JOIN (SELECT * FROM planted.verdicts WHERE class LIKE 'D%%') AS p ON p.unit = f.unit
         """,
-        (list(NOT_OURS),),
+        {"not_ours": list(NOT_OURS)},
     ).fetchone()
     assert row is not None
     return dict(zip(("right", "wrong", "absent"), row, strict=True))
