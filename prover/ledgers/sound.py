@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from prover.ledgers.plot import Plot
 from prover.ledgers.recipes import recipe
 from prover.ledgers.rows import MATCHED
+
+HOUR = timedelta(hours=1)
 
 
 @recipe
@@ -152,6 +156,25 @@ def ok_dispute_written_off(plot: Plot) -> None:
     order = plot.order("fulfilled", workflow="completed", dispute_known=True, written_off=lost)
     charge = plot.charge(order)
     plot.dispute(charge, lost, "lost")
+    plot.expect(order, MATCHED, charges=(charge,))
+
+
+@recipe
+def ok_duplicate_taken_back_by_the_bank(plot: Plot) -> None:
+    """One of the two was lost and written off, or is disputed and our books know: nobody is owed anything."""
+    lost = plot.random.choice((True, False))
+    order = plot.order("fulfilled", workflow="completed", dispute_known=True, written_off=plot.amount if lost else 0)
+    charges = (plot.charge(order), plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(plot.at)))
+    plot.dispute(plot.random.choice(charges), plot.amount, "lost" if lost else "open", at=plot.watermark - HOUR)
+    plot.expect(order, MATCHED, charges=charges)
+
+
+@recipe
+def ok_cancelled_and_taken_back_by_the_bank(plot: Plot) -> None:
+    """The customer has the money already."""
+    order = plot.order("cancelled", workflow="failed", dispute_known=True, written_off=plot.amount)
+    charge = plot.charge(order)
+    plot.dispute(charge, plot.amount, "lost")
     plot.expect(order, MATCHED, charges=(charge,))
 
 

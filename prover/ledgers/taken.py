@@ -44,6 +44,18 @@ def d08_second_charge_partly_given_back(plot: Plot) -> None:
 
 
 @recipe
+def d08_three_of_which_the_bank_took_one(plot: Plot) -> None:
+    """One too many is still with us, and not the one that the bank took: a person's, as the bank has a say."""
+    order = plot.order(workflow="completed", dispute_known=True, written_off=plot.amount)
+    at = [plot.at + timedelta(minutes=minutes) for minutes in (1, 2, 3)]
+    charges = tuple(plot.charge(order, payment_ref=plot.id("pi"), at=when) for when in at)
+    taken = plot.random.randrange(3)
+    plot.dispute(charges[taken], plot.amount, "lost")
+    spare = charges[1 if taken == 2 else 2]  # the latest that is still with us
+    plot.expect(order, "D08", plot.amount, charges=charges, remedy="human", acts_on=spare)
+
+
+@recipe
 def d08_smaller_second_charge(plot: Plot) -> None:
     order = plot.order(workflow="completed")
     first = plot.charge(order)

@@ -142,6 +142,12 @@ DECLARE
   v_id uuid := makegood.start_workflow('remedy', o.entity_id, jsonb_build_object(
     'remedy_id', o.id, 'finding_id', f.id, 'class', f.class, 'charge_id', f.charge_id, 'order_id', f.order_id,
     'livemode', o.environment = 'live',
+    -- A dispute of any of these may give the same money back. The latest, and no more than a check can ask about.
+    'other_charges', (SELECT coalesce(jsonb_agg(q.id ORDER BY q.id), '[]')
+                        FROM (SELECT k.id FROM makegood.provider_charges c JOIN makegood.provider_charges k
+                                  ON k.provider = c.provider AND k.livemode = c.livemode AND k.captured_minor > 0
+                                 AND k.id <> c.id AND k.id = ANY (makegood.charges_of(f))
+                               WHERE c.id = f.charge_id ORDER BY k.created_at DESC, k.id LIMIT 10) AS q),
     -- D19: the undo whose refund is missing. It is looked for once more before another one is made.
     'compensation_id', (SELECT c.id FROM makegood.compensations c JOIN makegood.workflow_executions e ON e.id = c.workflow_id
                          WHERE f.class = 'D19' AND e.entity_id = f.order_id AND c.step = 'charge' LIMIT 1)),

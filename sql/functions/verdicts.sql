@@ -32,6 +32,8 @@ SELECT c.id AS charge_id, c.payment_ref, c.order_ref, c.customer_ref, c.status, 
        COALESCE(r.failed_minor, 0) AS refund_failed_minor,
        COALESCE(d.open_minor, 0) AS disputed_minor,
        COALESCE(d.lost_minor, 0) AS lost_minor,
+       -- What is with us and nobody else claims: the bank has taken what is lost, and may take what is disputed.
+       c.captured_minor - COALESCE(r.live_minor, 0) - COALESCE(d.open_minor, 0) - COALESCE(d.lost_minor, 0) AS left_minor,
        GREATEST(c.created_at, r.youngest_at, d.youngest_at) AS youngest_at
   FROM seen_charges c
  CROSS JOIN terms t
@@ -114,15 +116,15 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                MIN(CASE WHEN k.place = 1 THEN k.charge_id END) AS first_charge,
                -- Of what was taken beyond the first: the latest that is still to be given back.
                MAX(CASE WHEN k.extra_place = 1 THEN k.charge_id END) AS extra_charge,
-               MAX(CASE WHEN k.extra_place = 1 THEN k.captured_minor - k.refunded_minor ELSE 0 END) AS extra_minor,
+               MAX(CASE WHEN k.extra_place = 1 THEN k.left_minor ELSE 0 END) AS extra_minor,
                MAX(k.youngest_at) AS youngest_at
           FROM (SELECT b.*,
                        CASE WHEN b.succeeded = 1 AND NOT (b.place > 1 AND b.refunded_minor >= b.captured_minor
                                                           AND GREATEST(b.kept_minor, b.first_minor) >= b.order_minor)
                             THEN 1 ELSE 0 END AS counts,
-                       CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.captured_minor > b.refunded_minor
+                       CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.left_minor > 0
                             THEN ROW_NUMBER() OVER (PARTITION BY b.order_id
-                                   ORDER BY CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.captured_minor > b.refunded_minor
+                                   ORDER BY CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.left_minor > 0
                                                  THEN 0 ELSE 1 END, b.created_at DESC, b.charge_id DESC)
                             ELSE 0 END AS extra_place
                   FROM (SELECT h.*,
@@ -133,7 +135,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                                  OVER (PARTITION BY h.order_id) AS BIGINT) AS kept_minor
                           FROM (SELECT o.order_id, o.amount_minor AS order_minor, c.charge_id, c.captured_minor, c.capture_before,
                                        c.captures_open, c.created_at, c.refunded_minor, c.refund_failed_minor, c.disputed_minor,
-                                       c.lost_minor, c.youngest_at,
+                                       c.lost_minor, c.left_minor, c.youngest_at,
                                        -- What is ambiguous counts for nothing but being that.
                                        CASE WHEN c.link = 'linked' THEN c.status ELSE '' END AS standing,
                                        CASE WHEN c.link = 'ambiguous' THEN 1 ELSE 0 END AS ambiguous,
@@ -144,8 +146,9 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                                        CASE WHEN c.order_ref <> o.order_id OR c.payment_ref <> COALESCE(o.payment_ref, '')
                                             THEN 1 ELSE 0 END AS loose,
                                        -- The one that pays the order comes first.
-                                       CASE WHEN c.link <> 'linked' OR c.status <> 'succeeded' THEN 3
-                                            WHEN c.captured_minor <= c.refunded_minor THEN 2
+                                       CASE WHEN c.link <> 'linked' OR c.status <> 'succeeded' THEN 4
+                                            WHEN c.captured_minor <= c.refunded_minor THEN 3
+                                            WHEN c.left_minor <= 0 THEN 2
                                             WHEN c.captured_minor = o.amount_minor THEN 0
                                             ELSE 1 END AS rank
                                   FROM charge_facts c
@@ -164,7 +167,7 @@ SELECT n.*,
        n.both_minor > 0 AS d26,
        n.disputed_minor > 0 AND NOT n.dispute_known AS d24,
        n.lost_minor > n.written_off_minor AS d25,
-       n.counted >= 2 AND n.net_minor > n.amount_minor AND n.equal >= 1 AS d08,
+       n.counted >= 2 AND n.left_minor > n.amount_minor AND n.equal >= 1 AS d08,
        n.cap_minor > 0 AND n.amount_minor > 0
          AND (n.cap_minor = n.amount_minor * 10 OR n.cap_minor = n.amount_minor * 100
               OR n.cap_minor = n.amount_minor * 1000 OR n.amount_minor = n.cap_minor * 10
@@ -173,10 +176,10 @@ SELECT n.*,
        n.counted = 1 AND n.cap_minor > n.amount_minor + n.tolerance_minor AS d10,
        n.cap_minor > 0 AND n.net_minor = 0 AND n.workflow IN ('active', 'late', 'held') AS d23,
        n.refund_failed_minor > n.ref_minor AS d21,
-       n.net_minor > 0 AND n.workflow = 'compensating' AS d04,
+       n.left_minor > 0 AND n.workflow = 'compensating' AS d04,
        n.ours_minor > 0 AND n.ref_minor = 0 AND n.cap_minor > 0 AS d19,
        n.ours_minor > 0 AND n.ref_minor > 0 AND n.ours_minor <> n.ref_minor AS d20,
-       n.net_minor > 0 AND (n.workflow = 'undone' OR n.status = 'cancelled') AS d03,
+       n.left_minor > 0 AND (n.workflow = 'undone' OR n.status = 'cancelled') AS d03,
        n.ref_minor > 0 AND n.ours_minor = 0 AND n.workflow <> 'compensating' AS d18,
        n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed > 0 AS d14,
        n.nothing_yet AND n.authorized_minor > 0 AND n.capture_before <= n.lapse_before AS d13,
@@ -190,7 +193,8 @@ SELECT n.*,
        n.cap_minor > 0 AND n.status = 'pending' AND n.workflow IN ('completed', 'none') AS d06,
        n.cap_minor > 0 AND n.workflow IN ('late', 'held') AS d02,
        n.cap_minor = 0 AND (n.authorized_minor > 0 OR n.pending > 0) AS waits
-  FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor, f.status IN ('paid', 'fulfilled') AS paid,
+  FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor,
+               f.cap_minor - f.ref_minor - f.lost_minor - f.disputed_minor AS left_minor, f.status IN ('paid', 'fulfilled') AS paid,
                f.cap_minor = 0 AND f.pending = 0 AS nothing_yet,
                t.tolerance_minor, t.now_at, t.lapse_before
           FROM order_facts f CROSS JOIN terms t) n
@@ -216,16 +220,16 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D26' THEN x.both_minor
              WHEN 'D24' THEN x.disputed_minor
              WHEN 'D25' THEN x.lost_minor - x.written_off_minor
-             WHEN 'D08' THEN x.net_minor - x.amount_minor
+             WHEN 'D08' THEN x.left_minor - x.amount_minor
              WHEN 'D17' THEN ABS(x.cap_minor - x.amount_minor)
              WHEN 'D31' THEN x.cap_minor
              WHEN 'D10' THEN x.cap_minor - x.amount_minor
              WHEN 'D23' THEN x.ref_minor
              WHEN 'D21' THEN x.refund_failed_minor
-             WHEN 'D04' THEN x.net_minor
+             WHEN 'D04' THEN x.left_minor
              WHEN 'D19' THEN x.ours_minor
              WHEN 'D20' THEN ABS(x.ours_minor - x.ref_minor)
-             WHEN 'D03' THEN x.net_minor
+             WHEN 'D03' THEN x.left_minor
              WHEN 'D18' THEN x.ref_minor
              WHEN 'D13' THEN x.authorized_minor
              WHEN 'D15' THEN ABS(x.cap_minor - x.amount_minor)
@@ -237,11 +241,14 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D05' THEN x.amount_minor
              ELSE 0 END AS at_risk_minor,
            CASE x.class
-             WHEN 'D08' THEN LEAST(x.extra_minor, x.net_minor - x.amount_minor)
-             WHEN 'D03' THEN x.net_minor
+             WHEN 'D08' THEN LEAST(x.extra_minor, x.left_minor - x.amount_minor)
+             WHEN 'D03' THEN x.left_minor
              WHEN 'D19' THEN LEAST(x.ours_minor, x.cap_minor)
              ELSE 0 END AS act_minor,
-           CASE x.class
+           CASE
+             -- Where the bank has a say in it, a refund may give the money twice.
+             WHEN x.class IN ('D08', 'D19', 'D03') AND x.lost_minor + x.disputed_minor > 0 THEN 'human'
+             ELSE CASE x.class
              WHEN 'D24' THEN 'record' WHEN 'D25' THEN 'record' WHEN 'D18' THEN 'record' WHEN 'D15' THEN 'record'
              WHEN 'D08' THEN 'refund' WHEN 'D23' THEN 'stop' WHEN 'D04' THEN 'wait' WHEN 'D19' THEN 'retry_refund'
              WHEN 'D13' THEN CASE WHEN x.workflow IN ('active', 'late') THEN 'resume' ELSE 'human' END
@@ -249,7 +256,7 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D11' THEN CASE WHEN x.partial_shipment THEN 'record' ELSE 'human' END
              WHEN 'D06' THEN CASE WHEN x.workflow = 'completed' THEN 'correct' ELSE 'human' END
              WHEN 'D02' THEN CASE WHEN x.workflow = 'held' THEN 'human' ELSE 'resume' END
-             ELSE 'human' END AS remedy,
+             ELSE 'human' END END AS remedy,
            x.also,
            CASE WHEN x.charges > 1 OR x.loose > 0 THEN 1 ELSE 0 END AS company
       FROM (

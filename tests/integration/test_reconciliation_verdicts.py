@@ -13,6 +13,8 @@ from databases import DatabaseUrls
 FULL = Charge(1000)
 GIVEN_BACK = Charge(1000, refunds=(Refund(1000),))
 SECOND = timedelta(days=2)  # a later charge than the first
+LATER = Charge(1000, age=SECOND)
+DISPUTED, LOST = (Charge(1000, disputes=(Dispute(1000, status),)) for status in ("open", "lost"))
 NOTHING: dict[str, tuple[str, int]] = {}
 
 
@@ -99,6 +101,16 @@ CASES = [
     Case("dispute-lost", Order(dispute_known=True), (Charge(1000, disputes=(Dispute(1000, "lost"),)),), of_order("D25", 1000)),
     Case("refund-plus-dispute", Order(refunded=400, dispute_known=True),
          (Charge(1000, refunds=(Refund(400),), disputes=(Dispute(500),)),), of_order("D26", 400)),
+    # Of two charges the bank took one back, or may: the customer is whole, and the other one stays.
+    Case("duplicate-lost-and-written-off", Order(dispute_known=True, written_off=1000), (LOST, LATER), NOTHING),
+    Case("duplicate-disputed-and-known", Order(dispute_known=True), (DISPUTED, LATER), NOTHING),
+    Case("later-duplicate-lost", Order(dispute_known=True, written_off=1000),
+         (FULL, Charge(1000, age=SECOND, disputes=(Dispute(1000, "lost"),))), NOTHING),
+    Case("duplicate-disputed-and-won", Order(dispute_known=True), (Charge(1000, disputes=(Dispute(1000, "won"),)), LATER),
+         of_order("D08", 1000)),
+    Case("three-and-one-lost", Order(dispute_known=True, written_off=1000), (LOST, LATER, LATER), of_order("D08", 1000)),
+    Case("cancelled-and-lost", Order(status="cancelled", workflow="failed", dispute_known=True, written_off=1000), (LOST,), NOTHING),
+    Case("cancelled-and-disputed", Order(status="cancelled", workflow="failed", dispute_known=True), (DISPUTED,), NOTHING),
     # Too young to be judged: nothing is said, in either direction.
     Case("young-orphan", None, (Charge(1000, age=YOUNG),), NOTHING),
     Case("young-order-without-charge", Order(age=YOUNG), (), NOTHING),
@@ -199,6 +211,16 @@ def test_finding_names_the_charge_to_give_back_and_how_much(books: Books) -> Non
     assert (finding["class"], finding["charge_id"], finding["remedy"]) == ("D08", f"ch-{name}-1", "refund")
     assert finding["details"]["act_minor"] == 400
     assert [charge["captured_minor"] for charge in finding["details"]["charges"]] == [400, 1000]
+
+
+def test_duplicate_of_an_order_that_the_bank_had_a_say_in_is_a_persons_and_names_a_charge_with_money(
+    books: Books,
+) -> None:
+    order = Order(dispute_known=True, written_off=1000)
+    name = books.write(Case("three", order, (FULL, LATER, Charge(1000, age=timedelta(days=1), disputes=LOST.disputes))))
+    books.run()
+    (finding,) = books.findings()
+    assert (finding["class"], finding["charge_id"], finding["remedy"]) == ("D08", f"ch-{name}-2", "human")
 
 
 def test_finding_that_breaks_two_rules_has_the_first_and_names_the_other(books: Books) -> None:

@@ -205,6 +205,24 @@ def test_dispute_that_our_books_know_stops_it_before_anybody_is_asked(plot: Plot
     assert plot.carry_out(finding)["verdict"] == "disputed"
 
 
+def test_dispute_of_the_orders_other_charge_stops_the_refund_in_our_books_and_at_the_provider(
+    plot: Plot, shop: ShopControl
+) -> None:
+    """The customer got one of the two back from the bank: another refund would be the second."""
+    plot.allow("D08")
+    finding, other = plot.find("D08"), plot.charge("order-1")
+    dispute = shop.open_dispute(other)
+    assert sweep(plot) == {"started": 1, "refused": 1}
+    assert "disputed" in plot.remedies()[0]["reason"]
+    plot.database.rows(
+        "INSERT INTO makegood.provider_disputes (id, provider, charge_id, status, amount_minor, currency, created_at)"
+        " VALUES (%s, 'stripe', %s, 'lost', 1999, 'EUR', clock_timestamp())",
+        (dispute["id"], other),
+    )
+    assert plot.carry_out(finding)["verdict"] == "disputed"
+    assert count_refunds(shop) == 0
+
+
 def test_switch_thrown_after_the_start_stops_the_refund(plot: Plot, shop: ShopControl) -> None:
     plot.allow("D08")
     finding = plot.find("D08")
