@@ -80,6 +80,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
        COALESCE(f.lost_minor, 0) AS lost_minor,
        COALESCE(f.disputed_minor, 0) AS disputed_minor,
        COALESCE(f.both_minor, 0) AS both_minor,
+       COALESCE(f.over_minor, 0) AS over_minor,
        COALESCE(f.refund_failed_minor, 0) AS refund_failed_minor,
        COALESCE(f.equal, 0) AS equal,
        COALESCE(f.foreign_currency, 0) AS foreign_currency,
@@ -108,6 +109,8 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                CAST(SUM(k.counts * k.lost_minor) AS BIGINT) AS lost_minor,
                CAST(SUM(k.counts * k.disputed_minor) AS BIGINT) AS disputed_minor,
                MAX(k.counts * LEAST(k.refunded_minor, k.disputed_minor + k.lost_minor)) AS both_minor,
+               -- By charge: what another one still holds does not make up for what left this one twice.
+               CAST(SUM(k.counts * GREATEST(k.refunded_minor + k.lost_minor - k.captured_minor, 0)) AS BIGINT) AS over_minor,
                MAX(k.counts * k.refund_failed_minor) AS refund_failed_minor,
                SUM(CASE WHEN k.captured_minor = k.order_minor THEN k.counts ELSE 0 END) AS equal,
                SUM(CASE WHEN k.foreign_currency IS NOT NULL THEN k.counts ELSE 0 END) AS foreign_currency,
@@ -119,7 +122,9 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                MAX(CASE WHEN k.extra_place = 1 THEN k.left_minor ELSE 0 END) AS extra_minor,
                MAX(k.youngest_at) AS youngest_at
           FROM (SELECT b.*,
-                       CASE WHEN b.succeeded = 1 AND NOT (b.place > 1 AND b.refunded_minor >= b.captured_minor
+                       -- What was given back, and not also claimed by the bank or given back twice: then it is over.
+                       CASE WHEN b.succeeded = 1 AND NOT (b.place > 1 AND b.refunded_minor = b.captured_minor
+                                                          AND b.left_minor = 0
                                                           AND GREATEST(b.kept_minor, b.first_minor) >= b.order_minor)
                             THEN 1 ELSE 0 END AS counts,
                        CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.left_minor > 0
@@ -163,7 +168,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
 -- stage: order_breaks
 SELECT n.*,
        n.foreign_currency > 0 AS d16,
-       n.ref_minor + n.lost_minor > n.cap_minor AS d22,
+       n.over_minor > 0 AS d22,
        n.both_minor > 0 AS d26,
        n.disputed_minor > 0 AND NOT n.dispute_known AS d24,
        n.lost_minor > n.written_off_minor AS d25,
@@ -216,7 +221,7 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
            CASE WHEN x.class = 'D16' THEN x.charged_currency ELSE x.currency END AS currency, x.class, x.youngest_at, x.capture_before,
            CASE x.class
              WHEN 'D16' THEN x.cap_minor
-             WHEN 'D22' THEN x.ref_minor + x.lost_minor - x.cap_minor
+             WHEN 'D22' THEN x.over_minor
              WHEN 'D26' THEN x.both_minor
              WHEN 'D24' THEN x.disputed_minor
              WHEN 'D25' THEN x.lost_minor - x.written_off_minor
@@ -284,14 +289,22 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
     UNION ALL
     SELECT 'charge:' || c.charge_id, CASE WHEN c.link = 'orphan' THEN c.order_ref ELSE c.first_order END, c.charge_id,
            c.customer_ref, c.currency,
-           CASE WHEN c.captured_minor <= c.refunded_minor THEN 'MATCHED'
-                WHEN c.link = 'other_mode' THEN 'D27' WHEN c.link = 'ambiguous' THEN 'D31' ELSE 'D01' END,
-           c.youngest_at, c.capture_before,
-           CASE WHEN c.link = 'orphan' THEN GREATEST(c.captured_minor - c.refunded_minor, 0) ELSE c.captured_minor END,
-           CASE WHEN c.link = 'orphan' THEN GREATEST(c.captured_minor - c.refunded_minor, 0) ELSE 0 END,
-           CASE WHEN c.link = 'orphan' AND c.order_ref IS NOT NULL THEN 'refund' ELSE 'human' END,
+           c.class, c.youngest_at, c.capture_before,
+           CASE c.class WHEN 'D22' THEN c.refunded_minor + c.lost_minor - c.captured_minor
+                        WHEN 'D26' THEN LEAST(c.refunded_minor, c.disputed_minor)
+                        WHEN 'D01' THEN c.captured_minor - c.refunded_minor - c.lost_minor
+                        WHEN 'MATCHED' THEN 0 ELSE c.captured_minor END,
+           CASE WHEN c.class = 'D01' THEN GREATEST(c.left_minor, 0) ELSE 0 END,
+           CASE WHEN c.class = 'D01' AND c.order_ref IS NOT NULL AND c.disputed_minor + c.lost_minor = 0
+                THEN 'refund' ELSE 'human' END,
            '', 0
-      FROM charge_facts c WHERE c.link <> 'linked') v
+      FROM (SELECT a.*,
+                   CASE WHEN a.link = 'other_mode' THEN CASE WHEN a.captured_minor <= a.refunded_minor THEN 'MATCHED' ELSE 'D27' END
+                        WHEN a.refunded_minor + a.lost_minor > a.captured_minor THEN 'D22'
+                        WHEN a.refunded_minor > 0 AND a.disputed_minor > 0 THEN 'D26'
+                        WHEN a.refunded_minor + a.lost_minor = a.captured_minor THEN 'MATCHED'
+                        WHEN a.link = 'ambiguous' THEN 'D31' ELSE 'D01' END AS class
+              FROM charge_facts a WHERE a.link <> 'linked') c) v
  CROSS JOIN terms t
 -- stage end
   ;
