@@ -174,6 +174,17 @@ def d20_refund_amount(plot: Plot) -> None:
 
 
 @recipe
+def d20_part_beside_a_duplicate_given_back(plot: Plot) -> None:
+    """Which refund our books mean nobody can say; no money moves for it."""
+    ours = plot.part(plot.amount)
+    order = plot.order("fulfilled", workflow="completed", refunded=ours)
+    first = plot.charge(order)
+    second = plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(first.created_at))
+    plot.refund(second, plot.amount)
+    plot.expect(order, "D20", min(ours, plot.amount - ours), charges=(first, second), remedy="human")
+
+
+@recipe
 def d03_charged_but_failed(plot: Plot) -> None:
     status, workflow = plot.random.choice(
         (("cancelled", "failed"), ("cancelled", "compensated"), ("cancelled", None), ("pending", "failed"))

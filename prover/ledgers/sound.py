@@ -117,6 +117,16 @@ def ok_duplicate_given_back(plot: Plot) -> None:
 
 
 @recipe
+def ok_duplicate_given_back_and_booked(plot: Plot) -> None:
+    """By hand, and support wrote it down: our books say refunded, and the order is paid all the same."""
+    order = plot.order("fulfilled", workflow="completed", refunded=plot.amount)
+    first = plot.charge(order)
+    second = plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(first.created_at))
+    plot.refund(plot.random.choice((first, second)), plot.amount)
+    plot.expect(order, MATCHED, charges=(first, second))
+
+
+@recipe
 def ok_two_captures(plot: Plot) -> None:
     """Two charges that come to the amount, to the cent."""
     order = plot.order("fulfilled", workflow="completed")

@@ -77,6 +77,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
        f.capture_before,
        COALESCE(f.cap_minor, 0) AS cap_minor,
        COALESCE(f.ref_minor, 0) AS ref_minor,
+       COALESCE(f.all_ref_minor, 0) AS all_ref_minor,
        COALESCE(f.lost_minor, 0) AS lost_minor,
        COALESCE(f.disputed_minor, 0) AS disputed_minor,
        COALESCE(f.both_minor, 0) AS both_minor,
@@ -106,6 +107,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                  AS capture_before,
                CAST(SUM(k.counts * k.captured_minor) AS BIGINT) AS cap_minor,
                CAST(SUM(k.counts * k.refunded_minor) AS BIGINT) AS ref_minor,
+               CAST(SUM(k.succeeded * k.refunded_minor) AS BIGINT) AS all_ref_minor,
                CAST(SUM(k.counts * k.lost_minor) AS BIGINT) AS lost_minor,
                CAST(SUM(k.counts * k.disputed_minor) AS BIGINT) AS disputed_minor,
                MAX(k.counts * LEAST(k.refunded_minor, k.disputed_minor + k.lost_minor)) AS both_minor,
@@ -182,10 +184,11 @@ SELECT n.*,
        n.cap_minor > 0 AND n.net_minor = 0 AND n.workflow IN ('active', 'late', 'held') AS d23,
        n.refund_failed_minor > n.ref_minor AS d21,
        n.left_minor > 0 AND n.workflow = 'compensating' AS d04,
-       n.ours_minor > 0 AND n.ref_minor = 0 AND n.cap_minor > 0 AS d19,
-       n.ours_minor > 0 AND n.ref_minor > 0 AND n.ours_minor <> n.ref_minor AS d20,
+       n.ours_minor > 0 AND n.all_ref_minor = 0 AND n.cap_minor > 0 AS d19,
+       n.ours_minor > 0 AND n.all_ref_minor > 0 AND n.cap_minor > 0
+         AND NOT n.ours_minor IN (n.ref_minor, n.all_ref_minor, n.own_ref_minor) AS d20,
        n.left_minor > 0 AND (n.workflow = 'undone' OR n.status = 'cancelled') AS d03,
-       n.ref_minor > 0 AND n.ours_minor = 0 AND n.workflow <> 'compensating' AS d18,
+       n.own_ref_minor > 0 AND n.ours_minor = 0 AND n.workflow <> 'compensating' AS d18,
        n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed > 0 AS d14,
        n.nothing_yet AND n.authorized_minor > 0 AND n.capture_before <= n.lapse_before AS d13,
        n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed = 0 AND n.failed > 0 AS d07,
@@ -199,7 +202,9 @@ SELECT n.*,
        n.cap_minor > 0 AND n.workflow IN ('late', 'held') AS d02,
        n.cap_minor = 0 AND (n.authorized_minor > 0 OR n.pending > 0) AS waits
   FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor,
-               f.cap_minor - f.ref_minor - f.lost_minor - f.disputed_minor AS left_minor, f.status IN ('paid', 'fulfilled') AS paid,
+               f.cap_minor - f.ref_minor - f.lost_minor - f.disputed_minor AS left_minor,
+               -- What gave back only what was taken too much is no refund of the order.
+               GREATEST(f.ref_minor - GREATEST(f.cap_minor - f.amount_minor, 0), 0) AS own_ref_minor, f.status IN ('paid', 'fulfilled') AS paid,
                f.cap_minor = 0 AND f.pending = 0 AS nothing_yet,
                t.tolerance_minor, t.now_at, t.lapse_before
           FROM order_facts f CROSS JOIN terms t) n
@@ -233,9 +238,10 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D21' THEN x.refund_failed_minor
              WHEN 'D04' THEN x.left_minor
              WHEN 'D19' THEN x.ours_minor
-             WHEN 'D20' THEN ABS(x.ours_minor - x.ref_minor)
+             WHEN 'D20' THEN LEAST(ABS(x.ours_minor - x.ref_minor), ABS(x.ours_minor - x.all_ref_minor),
+                                   ABS(x.ours_minor - x.own_ref_minor))
              WHEN 'D03' THEN x.left_minor
-             WHEN 'D18' THEN x.ref_minor
+             WHEN 'D18' THEN x.own_ref_minor
              WHEN 'D13' THEN x.authorized_minor
              WHEN 'D15' THEN ABS(x.cap_minor - x.amount_minor)
              WHEN 'D11' THEN x.amount_minor - x.cap_minor

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -111,6 +112,12 @@ CASES = [
     Case("three-and-one-lost", Order(dispute_known=True, written_off=1000), (LOST, LATER, LATER), of_order("D08", 1000)),
     Case("cancelled-and-lost", Order(status="cancelled", workflow="failed", dispute_known=True, written_off=1000), (LOST,), NOTHING),
     Case("cancelled-and-disputed", Order(status="cancelled", workflow="failed", dispute_known=True), (DISPUTED,), NOTHING),
+    # What was given back of a duplicate, or of too much, may be booked or not: no other charge is to be refunded for it.
+    Case("duplicate-given-back-and-booked", Order(refunded=1000), (FULL, replace(GIVEN_BACK, age=SECOND)), NOTHING),
+    Case("first-given-back-and-booked", Order(refunded=1000), (GIVEN_BACK, LATER), NOTHING),
+    Case("both-given-back-and-booked", Order(status="cancelled", workflow="failed", refunded=2000),
+         (GIVEN_BACK, replace(GIVEN_BACK, age=SECOND)), NOTHING),
+    Case("duplicate-given-back-and-part-booked", Order(refunded=300), (FULL, replace(GIVEN_BACK, age=SECOND)), of_order("D20", 300)),
     # Money that left twice, though the order is paid by another charge.
     Case("duplicate-given-back-and-disputed", Order(dispute_known=True),
          (FULL, Charge(1000, age=SECOND, refunds=(Refund(1000),), disputes=(Dispute(1000),))), of_order("D26", 1000)),
