@@ -196,6 +196,22 @@ def d03_charged_but_failed(plot: Plot) -> None:
 
 
 @recipe
+def d03_cancelled_after_it_was_shipped(plot: Plot) -> None:
+    """Whether the goods come back is for a person to know."""
+    order = plot.order("cancelled", workflow=plot.random.choice(("completed", "held")))
+    charge = plot.charge(order)
+    plot.expect(order, "D03", plot.amount, charges=(charge,), remedy="human")
+
+
+@recipe
+def d03_cancelled_and_still_under_way(plot: Plot) -> None:
+    """Its workflow has not ended: it may ship, or give the money back itself."""
+    order = plot.order("cancelled", workflow=plot.random.choice(("active", "late")))
+    charge = plot.charge(order)
+    plot.expect(order, "D03", plot.amount, charges=(charge,), remedy="wait")
+
+
+@recipe
 def d03_half_given_back(plot: Plot) -> None:
     """Both books know of the half."""
     back = plot.part(plot.amount)

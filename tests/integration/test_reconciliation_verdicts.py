@@ -235,6 +235,29 @@ def test_finding_names_the_charge_to_give_back_and_how_much(books: Books) -> Non
     assert [charge["captured_minor"] for charge in finding["details"]["charges"]] == [400, 1000]
 
 
+@pytest.mark.parametrize(
+    ("order", "remedy"),
+    [
+        (Order(status="cancelled", workflow="failed"), "refund"),
+        (Order(status="cancelled", workflow="compensated"), "refund"),
+        (Order(status="cancelled", workflow=None), "refund"),
+        (Order(status="cancelled", workflow=None, partial=True), "human"),  # a part is with the customer
+        (Order(status="cancelled", workflow="completed"), "human"),  # it was shipped before it was cancelled
+        (Order(status="fulfilled", workflow="failed"), "human"),
+        (Order(status="cancelled", workflow="active"), "wait"),  # it may be shipped yet, or undone
+        (Order(status="cancelled", workflow="late"), "wait"),
+        (Order(status="cancelled", workflow="held"), "human"),
+    ],
+)
+def test_cancelled_order_is_refunded_only_where_nothing_was_shipped_or_still_can_be(
+    books: Books, order: Order, remedy: str
+) -> None:
+    books.write(Case("cancelled", order, (FULL,)))
+    books.run()
+    (finding,) = books.findings()
+    assert (finding["class"], finding["remedy"]) == ("D03", remedy)
+
+
 def test_duplicate_of_an_order_that_the_bank_had_a_say_in_is_a_persons_and_names_a_charge_with_money(
     books: Books,
 ) -> None:
