@@ -93,6 +93,26 @@ def d10_over_capture(plot: Plot) -> None:
 
 
 @recipe
+def d10_over_capture_half_put_right(plot: Plot) -> None:
+    """What is still too much is at risk, and no more."""
+    back = plot.part(plot.amount)
+    still = plot.terms.tolerance_minor + plot.random.choice((1, plot.part(plot.amount)))
+    order = plot.order(workflow="completed", refunded=plot.random.choice((0, back)))
+    charge = plot.charge(order, plot.amount + back + still)
+    plot.refund(charge, back)
+    plot.expect(order, "D10", still, charges=(charge,), remedy="human")
+
+
+@recipe
+def d16_given_back_and_still_paid(plot: Plot) -> None:
+    """Our books say paid and know of no refund, and nothing is there."""
+    order = plot.order(workflow="completed")
+    charge = plot.charge(order, currency=plot.random.choice([code for code in CURRENCIES if code != order.currency]))
+    plot.refund(charge, plot.amount)
+    plot.expect(order, "D16", 0, charges=(charge,), currency=charge.currency, remedy="human")
+
+
+@recipe
 def d15_rounding(plot: Plot) -> None:
     """Up to the tolerance, to either side; also where more may be captured."""
     off = plot.random.choice((1, -1)) * plot.random.randrange(1, plot.terms.tolerance_minor + 1)

@@ -22,7 +22,7 @@ BEGIN
     RETURN;
   END IF;
   IF f.remedy IN ('human', 'wait') THEN
-    RETURN QUERY SELECT 'left', CASE f.remedy WHEN 'wait' THEN 'its undo is under way' ELSE 'a person decides' END, NULL::uuid, NULL::uuid;
+    RETURN QUERY SELECT 'left', CASE f.remedy WHEN 'wait' THEN 'its workflow is under way' ELSE 'a person decides' END, NULL::uuid, NULL::uuid;
     RETURN;
   END IF;
   -- What a person has taken on is theirs, unless it was approved.

@@ -116,7 +116,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                MAX(k.counts * k.refund_failed_minor) AS refund_failed_minor,
                SUM(CASE WHEN k.captured_minor = k.order_minor THEN k.counts ELSE 0 END) AS equal,
                SUM(CASE WHEN k.foreign_currency IS NOT NULL THEN k.counts ELSE 0 END) AS foreign_currency,
-               MIN(CASE WHEN k.counts = 1 THEN k.foreign_currency END) AS charged_currency,
+               MIN(CASE WHEN k.succeeded = 1 THEN k.foreign_currency END) AS charged_currency,
                SUM(k.loose) AS loose,
                MIN(CASE WHEN k.place = 1 THEN k.charge_id END) AS first_charge,
                -- Of what was taken beyond the first: the latest that is still to be given back.
@@ -128,6 +128,8 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                        CASE WHEN b.succeeded = 1 AND NOT (b.place > 1 AND b.refunded_minor = b.captured_minor
                                                           AND b.left_minor = 0
                                                           AND GREATEST(b.kept_minor, b.first_minor) >= b.order_minor)
+                             -- In other money it never was this order's payment.
+                             AND NOT (b.foreign_currency IS NOT NULL AND b.refunded_minor = b.captured_minor AND b.left_minor = 0)
                             THEN 1 ELSE 0 END AS counts,
                        CASE WHEN b.succeeded = 1 AND b.place > 1 AND b.left_minor > 0
                             THEN ROW_NUMBER() OVER (PARTITION BY b.order_id
@@ -169,18 +171,23 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
   CREATE TEMPORARY TABLE order_breaks ON COMMIT DROP AS
 -- stage: order_breaks
 SELECT n.*,
-       n.foreign_currency > 0 AS d16,
+       -- Given back, it is nobody's loss; our books have to say so, and nothing may be shipped for it.
+       n.foreign_currency > 0
+         OR (n.charged_currency IS NOT NULL AND n.cap_minor = 0
+             AND (n.workflow IN ('active', 'late', 'held')
+                  OR (n.paid AND n.ours_minor = 0 AND n.written_off_minor = 0))) AS d16,
        n.over_minor > 0 AS d22,
-       n.both_minor > 0 AS d26,
+       n.both_minor > 0 AND NOT (n.disputed_minor = 0 AND n.lost_minor <= n.written_off_minor
+                                 AND n.ours_minor IN (n.ref_minor, n.all_ref_minor, n.own_ref_minor)) AS d26,
        n.disputed_minor > 0 AND NOT n.dispute_known AS d24,
        n.lost_minor > n.written_off_minor AS d25,
        n.counted >= 2 AND n.left_minor > n.amount_minor AND n.equal >= 1 AS d08,
-       n.cap_minor > 0 AND n.amount_minor > 0
+       n.cap_minor > 0 AND n.amount_minor > 0 AND (n.too_much OR n.too_little)
          AND (n.cap_minor = n.amount_minor * 10 OR n.cap_minor = n.amount_minor * 100
               OR n.cap_minor = n.amount_minor * 1000 OR n.amount_minor = n.cap_minor * 10
               OR n.amount_minor = n.cap_minor * 100 OR n.amount_minor = n.cap_minor * 1000) AS d17,
-       n.counted >= 2 AND n.cap_minor > n.amount_minor + n.tolerance_minor AND n.equal = 0 AS d31,
-       n.counted = 1 AND n.cap_minor > n.amount_minor + n.tolerance_minor AS d10,
+       n.counted >= 2 AND n.too_much AND n.equal = 0 AS d31,
+       n.counted = 1 AND n.too_much AS d10,
        n.cap_minor > 0 AND n.net_minor = 0 AND n.workflow IN ('active', 'late', 'held') AS d23,
        n.refund_failed_minor > n.ref_minor AS d21,
        n.left_minor > 0 AND n.workflow = 'compensating' AS d04,
@@ -193,21 +200,28 @@ SELECT n.*,
        n.nothing_yet AND n.authorized_minor > 0 AND n.capture_before <= n.lapse_before AS d13,
        n.paid AND n.nothing_yet AND n.authorized_minor = 0 AND n.lapsed = 0 AND n.failed > 0 AS d07,
        n.paid AND n.charges = 0 AND n.amount_minor > 0 AS d05,
-       n.cap_minor > 0 AND n.cap_minor <> n.amount_minor
-         AND ABS(n.cap_minor - n.amount_minor) <= n.tolerance_minor AS d15,
+       (n.left_minor > n.amount_minor AND NOT n.too_much)
+         OR (n.still_paid AND n.cap_minor < n.amount_minor AND NOT n.too_little) AS d15,
        n.cap_minor > 0 AND n.cap_minor < n.amount_minor AND n.captures_open > 0
          AND n.capture_before > n.now_at AS d12,
-       n.cap_minor > 0 AND n.cap_minor < n.amount_minor - n.tolerance_minor AS d11,
-       n.cap_minor > 0 AND n.status = 'pending' AND n.workflow IN ('completed', 'none') AS d06,
+       n.too_little AS d11,
+       n.cap_minor > 0 AND n.status = 'pending'
+         AND (n.workflow = 'completed' OR (n.workflow = 'none' AND n.net_minor > 0)) AS d06,
        n.cap_minor > 0 AND n.workflow IN ('late', 'held') AS d02,
        n.cap_minor = 0 AND (n.authorized_minor > 0 OR n.pending > 0) AS waits
-  FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor,
-               f.cap_minor - f.ref_minor - f.lost_minor - f.disputed_minor AS left_minor,
-               -- What gave back only what was taken too much is no refund of the order.
-               GREATEST(f.ref_minor - GREATEST(f.cap_minor - f.amount_minor, 0), 0) AS own_ref_minor, f.status IN ('paid', 'fulfilled') AS paid,
-               f.cap_minor = 0 AND f.pending = 0 AS nothing_yet,
-               t.tolerance_minor, t.now_at, t.lapse_before
-          FROM order_facts f CROSS JOIN terms t) n
+  FROM (SELECT m.*,
+               -- An excess that was given back is none any more, and what was given back in full lacks nothing.
+               m.left_minor - m.tolerance_minor > m.amount_minor AS too_much,
+               m.still_paid AND m.cap_minor < m.amount_minor - m.tolerance_minor AS too_little
+          FROM (SELECT f.*, f.cap_minor - f.ref_minor AS net_minor,
+                       f.cap_minor - f.ref_minor - f.lost_minor - f.disputed_minor AS left_minor,
+                       -- What gave back only what was taken too much is no refund of the order.
+                       GREATEST(f.ref_minor - GREATEST(f.cap_minor - f.amount_minor, 0), 0) AS own_ref_minor,
+                       f.status IN ('paid', 'fulfilled') AS paid,
+                       f.cap_minor > f.ref_minor AND f.status <> 'cancelled' AS still_paid,
+                       f.cap_minor = 0 AND f.pending = 0 AS nothing_yet,
+                       t.tolerance_minor, t.now_at, t.lapse_before
+                  FROM order_facts f CROSS JOIN terms t) m) n
 -- stage end
   ;
   CREATE TEMPORARY TABLE verdicts ON COMMIT DROP AS
@@ -231,9 +245,9 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D24' THEN x.disputed_minor
              WHEN 'D25' THEN x.lost_minor - x.written_off_minor
              WHEN 'D08' THEN x.left_minor - x.amount_minor
-             WHEN 'D17' THEN ABS(x.cap_minor - x.amount_minor)
-             WHEN 'D31' THEN x.cap_minor
-             WHEN 'D10' THEN x.cap_minor - x.amount_minor
+             WHEN 'D17' THEN GREATEST(x.left_minor - x.amount_minor, x.amount_minor - x.cap_minor)
+             WHEN 'D31' THEN x.left_minor
+             WHEN 'D10' THEN x.left_minor - x.amount_minor
              WHEN 'D23' THEN x.ref_minor
              WHEN 'D21' THEN x.refund_failed_minor
              WHEN 'D04' THEN x.left_minor
@@ -243,7 +257,7 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              WHEN 'D03' THEN x.left_minor
              WHEN 'D18' THEN x.own_ref_minor
              WHEN 'D13' THEN x.authorized_minor
-             WHEN 'D15' THEN ABS(x.cap_minor - x.amount_minor)
+             WHEN 'D15' THEN GREATEST(x.left_minor - x.amount_minor, x.amount_minor - x.cap_minor)
              WHEN 'D11' THEN x.amount_minor - x.cap_minor
              WHEN 'D06' THEN x.cap_minor
              WHEN 'D02' THEN x.cap_minor

@@ -14,6 +14,7 @@ from databases import DatabaseUrls
 FULL = Charge(1000)
 GIVEN_BACK = Charge(1000, refunds=(Refund(1000),))
 SECOND = timedelta(days=2)  # a later charge than the first
+USD_BACK = Charge(1000, currency="USD", refunds=(Refund(1000),))
 LATER = Charge(1000, age=SECOND)
 DISPUTED, LOST = (Charge(1000, disputes=(Dispute(1000, status),)) for status in ("open", "lost"))
 NOTHING: dict[str, tuple[str, int]] = {}
@@ -118,6 +119,32 @@ CASES = [
     Case("both-given-back-and-booked", Order(status="cancelled", workflow="failed", refunded=2000),
          (GIVEN_BACK, replace(GIVEN_BACK, age=SECOND)), NOTHING),
     Case("duplicate-given-back-and-part-booked", Order(refunded=300), (FULL, replace(GIVEN_BACK, age=SECOND)), of_order("D20", 300)),
+    # Put right: what was too much or too little is over once it is given back, and our books know.
+    Case("excess-given-back", Order(refunded=100), (Charge(1100, refunds=(Refund(100),)),), NOTHING),
+    Case("excess-given-back-unbooked", Order(), (Charge(1100, refunds=(Refund(100),)),), NOTHING),
+    Case("excess-given-back-in-part", Order(refunded=60), (Charge(1100, refunds=(Refund(60),)),), of_order("D10", 40)),
+    Case("excess-lost-and-written-off", Order(dispute_known=True, written_off=100),
+         (Charge(1100, disputes=(Dispute(100, "lost"),)),), NOTHING),
+    Case("over-capture-refunded-in-full", Order(), (Charge(1100, refunds=(Refund(1100),)),), of_order("D18", 1000)),
+    Case("hundredfold-put-right", Order(refunded=99_000), (Charge(100_000, refunds=(Refund(99_000),)),), NOTHING),
+    Case("hundredfold-put-right-in-part", Order(refunded=9000), (Charge(100_000, refunds=(Refund(9000),)),), of_order("D17", 90_000)),
+    Case("hundredfold-cancelled", Order(status="cancelled", workflow="failed", refunded=100_000),
+         (Charge(100_000, refunds=(Refund(100_000),)),), NOTHING),
+    Case("a-tenth-given-back", Order(refunded=100), (Charge(100, refunds=(Refund(100),)),), NOTHING),
+    Case("two-that-do-not-fit-put-right", Order(), (Charge(600), Charge(500, age=SECOND, refunds=(Refund(100),))), NOTHING),
+    Case("under-capture-given-back", Order(status="cancelled", workflow="failed", refunded=900),
+         (Charge(900, refunds=(Refund(900),)),), NOTHING),
+    Case("under-capture-given-back-in-part", Order(refunded=300), (Charge(900, refunds=(Refund(300),)),), of_order("D11", 100)),
+    Case("other-currency-given-back", Order(status="cancelled", workflow="failed", refunded=920), (USD_BACK,), NOTHING),
+    Case("other-currency-given-back-unpaid", Order(status="pending", workflow=None), (USD_BACK,), NOTHING),
+    Case("other-currency-given-back-and-paid", Order(), (USD_BACK, LATER), NOTHING),
+    Case("other-currency-given-back-in-part", Order(refunded=300), (Charge(1000, currency="USD", refunds=(Refund(300),)),),
+         of_order("D16", 1000)),
+    Case("other-currency-given-back-unbooked", Order(), (USD_BACK,), of_order("D16", 0)),
+    Case("other-currency-given-back-under-way", Order(status="pending", workflow="active"), (USD_BACK,), of_order("D16", 0)),
+    Case("refund-and-loss-known", Order(refunded=300, dispute_known=True, written_off=700),
+         (Charge(1000, refunds=(Refund(300),), disputes=(Dispute(700, "lost"),)),), NOTHING),
+    Case("given-back-unbooked-and-pending", Order(status="pending", workflow=None, refunded=1000), (GIVEN_BACK,), NOTHING),
     # Money that left twice, though the order is paid by another charge.
     Case("duplicate-given-back-and-disputed", Order(dispute_known=True),
          (FULL, Charge(1000, age=SECOND, refunds=(Refund(1000),), disputes=(Dispute(1000),))), of_order("D26", 1000)),

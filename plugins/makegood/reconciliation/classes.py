@@ -49,7 +49,7 @@ REMEDIES = {
     "correct": "correct our books",
     "record": "record it in our books",
     "stop": "stop the order",
-    "wait": "wait for the undo",
+    "wait": "wait for its workflow",
     "human": "a person decides",
 }
 
