@@ -142,6 +142,9 @@ DECLARE
   v_id uuid := makegood.start_workflow('remedy', o.entity_id, jsonb_build_object(
     'remedy_id', o.id, 'finding_id', f.id, 'class', f.class, 'charge_id', f.charge_id, 'order_id', f.order_id,
     'livemode', o.environment = 'live',
+    -- What the verdict knows of: where the charge says otherwise, somebody refunds it as well.
+    'refunded_minor', (SELECT coalesce(sum(q.amount_minor), 0)::bigint FROM makegood.provider_refunds q
+                        WHERE q.charge_id = f.charge_id AND q.status IN ('succeeded', 'pending')),
     -- A dispute of any of these may give the same money back. The latest, and no more than a check can ask about.
     'other_charges', (SELECT coalesce(jsonb_agg(q.id ORDER BY q.id), '[]')
                         FROM (SELECT k.id FROM makegood.provider_charges c JOIN makegood.provider_charges k

@@ -448,6 +448,30 @@ def test_refund_that_is_missing_is_looked_for_before_it_is_made_again(plot: Plot
     assert plot.finding(finding)["state"] == "open"
 
 
+@pytest.mark.parametrize("class_", ["D19", "D08"])
+def test_part_that_somebody_else_refunded_after_the_verdict_is_not_refunded_again(
+    plot: Plot, shop: ShopControl, class_: str
+) -> None:
+    """Enough of the charge is left for a second one: only what was refunded already tells."""
+    plot.allow(class_)
+    charge_id = plot.charge("order-1", 1000)
+    remedy = "retry_refund" if class_ == "D19" else "refund"
+    finding = plot.find(class_, amount_minor=300, charge_id=charge_id, remedy=remedy)
+    by_hand = plot.refund_by_hand(charge_id, 300)
+    assert sweep(plot) == {"started": 1, "refused": 1}
+    assert plot.remedies()[0]["reason"] == "300 of the charge was refunded, the verdict knows of 0"
+    assert count_refunds(shop) == 1
+    plot.database.rows(
+        "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at)"
+        " VALUES (%s, 'stripe', %s, 'succeeded', 300, 'EUR', clock_timestamp())",
+        (by_hand, charge_id),
+    )
+    # Should a verdict know of it and still want one, it is another one.
+    assert sweep(plot)["remedied"] == 1
+    assert count_refunds(shop) == 2
+    assert plot.finding(finding)["state"] == "resolved"
+
+
 def test_refund_that_is_missing_is_made_under_a_key_of_its_own(plot: Plot, shop: ShopControl) -> None:
     plot.allow("D19")
     plot.find("D19", remedy="retry_refund")

@@ -140,6 +140,9 @@ def find_refusal(
         return Failed("refund_found", f"the refund of compensation {again} is there after all")
     if left < call.amount_minor:
         return Failed("nothing_left", f"{left} of the charge is left, {call.amount_minor} was to go back")
+    seen, now = call.context.get("refunded_minor"), from_stripe_amount(refunded, currency)
+    if seen is not None and now != seen:
+        return Failed("refunded_elsewhere", f"{now} of the charge was refunded, the verdict knows of {seen}")
     return None
 
 
