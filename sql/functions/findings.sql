@@ -114,7 +114,10 @@ BEGIN
   ), reopened AS (
     UPDATE makegood.reconciliation_findings AS f
        SET state = 'open', reopened = f.reopened + (a.state = 'resolved')::integer, resolved_at = NULL, resolution = NULL,
-           ignored_until = NULL
+           ignored_until = NULL,
+           -- Broken again is seen anew: what is to be seen twice before it is acted upon is counted from here.
+           runs_seen = CASE a.state WHEN 'resolved' THEN 1 ELSE f.runs_seen END,
+           last_seen_run = CASE a.state WHEN 'resolved' THEN p_run_id ELSE f.last_seen_run END
       FROM again a WHERE f.id = a.id
   ), told AS (
     INSERT INTO makegood.reconciliation_history (finding_id, from_state, to_state, class, changed_by, reason, run_id)

@@ -100,6 +100,15 @@ $$;
 COMMENT ON FUNCTION makegood.remedy_digest(text, text, bigint, text) IS
   'SHA-256 in hex of class, charge, amount and currency.';
 
+-- A finding that had closed and broke again is as young as that: what it was before says nothing of now.
+CREATE OR REPLACE FUNCTION makegood.broken_since(f makegood.reconciliation_findings) RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT greatest(f.first_seen_at, (SELECT max(h.changed_at) FROM makegood.reconciliation_history h
+    WHERE f.reopened > 0 AND h.finding_id = f.id AND h.from_state = 'resolved' AND h.to_state = 'open'))
+$$;
+COMMENT ON FUNCTION makegood.broken_since(makegood.reconciliation_findings) IS
+  'When a finding was first seen, or seen again after it had closed.';
+
 -- Of one finding. p_own: the remedy that asks about itself.
 CREATE OR REPLACE FUNCTION makegood.find_obstacle(
   f makegood.reconciliation_findings, p_terms jsonb, p_own uuid DEFAULT NULL)
@@ -133,7 +142,7 @@ BEGIN
                    AND d.charge_id = ANY (makegood.charges_of(f))),
         'disputed', 'a charge of the order is disputed: a refund would give the money twice'),
     (6, f.class = 'D01' AND c.order_ref IS NULL, 'not_ours', 'the charge does not carry our metadata'),
-    (7, f.class = 'D01' AND (f.runs_seen < 2 OR f.last_seen_at - f.first_seen_at
+    (7, f.class = 'D01' AND (f.runs_seen < 2 OR f.last_seen_at - makegood.broken_since(f)
                              < make_interval(secs => (p_terms->>'orphan_seconds')::double precision)),
         'too_young', 'an orphan is refunded when two runs an hour apart have not found its order'),
     (8, v_amount <= 0, 'nothing_left', 'nothing of the charge is left to refund'),

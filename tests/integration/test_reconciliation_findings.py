@@ -89,6 +89,28 @@ def test_finding_that_breaks_again_is_reopened_in_its_own_row(books: Books, kind
     assert history(books) == [("open", "resolved", "D28"), ("resolved", "open", "D06")]
 
 
+def test_orphan_that_breaks_again_is_as_young_as_that(books: Books) -> None:
+    """Its order came and went: one run has seen that it is gone, however often it was an orphan before."""
+    name = books.write(ORPHAN)
+    for _ in range(3):
+        books.run()
+    books.rows("UPDATE makegood.reconciliation_findings SET first_seen_at = first_seen_at - interval '3 days'")
+    books.write_order(name, Order())
+    books.run()
+    books.rows("DELETE FROM makegood.orders")
+    obstacle = "SELECT o.obstacle FROM makegood.reconciliation_findings f, makegood.find_obstacle(f, %s::jsonb) o WHERE f.class = 'D01'"
+    terms = Jsonb({"livemode": False, "orphan_seconds": 3600, "refusals_max": 3})
+    books.run()
+    (finding,) = books.findings()
+    assert (finding["state"], finding["reopened"], finding["runs_seen"]) == ("open", 1, 1)
+    assert books.rows(obstacle, terms) == [{"obstacle": "too_young"}]
+    books.run()
+    assert books.findings()[0]["runs_seen"] == 2
+    assert books.rows(obstacle, terms) == [{"obstacle": "too_young"}]  # two runs, but not an hour apart
+    books.rows("UPDATE makegood.reconciliation_findings SET last_seen_at = clock_timestamp() + interval '61 minutes'")
+    assert books.rows(obstacle, terms) == []
+
+
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 def test_finding_that_becomes_another_class_is_superseded(books: Books, kind: str) -> None:
     name = books.write(Case("missing", Order(), ()))
