@@ -155,7 +155,12 @@ DECLARE
   v_closed bigint;
 BEGIN
   WITH gone AS MATERIALIZED (
-    SELECT f.id, f.state, f.class, j.class AS now_class
+    SELECT f.id, f.state, f.class, j.class AS now_class,
+           -- Its refund may be there before its answer is here. That something else has changed is no refund.
+           f.state = 'remedying' AND EXISTS (
+             SELECT FROM makegood.reconciliation_remedies r JOIN makegood.provider_refunds q
+                 ON q.charge_id = r.charge_id AND (q.id = r.refund_ref OR q.compensation_ref = r.id::text)
+              WHERE r.finding_id = f.id AND q.status IN ('succeeded', 'pending')) AS remedied
       FROM makegood.reconciliation_findings f
       LEFT JOIN judged j ON j.unit = f.unit
      WHERE f.state <> 'resolved'
@@ -168,13 +173,13 @@ BEGIN
   ), closed AS (
     UPDATE makegood.reconciliation_findings AS f
        SET state = 'resolved', resolved_at = t, ignored_until = NULL,
-           resolution = CASE WHEN g.state = 'remedying' THEN 'remedied'
+           resolution = CASE WHEN g.remedied THEN 'remedied'
                              WHEN g.now_class LIKE 'D%' THEN 'superseded by ' || g.now_class ELSE 'late_arrival' END
       FROM gone g WHERE f.id = g.id
   ), told AS (
     INSERT INTO makegood.reconciliation_history (finding_id, from_state, to_state, class, changed_by, reason, run_id)
-    SELECT g.id, g.state, 'resolved', CASE WHEN g.now_class LIKE 'D%' OR g.state = 'remedying' THEN g.class ELSE 'D28' END, 'run',
-           CASE WHEN g.state = 'remedying' THEN 'the remedy shows in the provider''s books'
+    SELECT g.id, g.state, 'resolved', CASE WHEN g.now_class LIKE 'D%' OR g.remedied THEN g.class ELSE 'D28' END, 'run',
+           CASE WHEN g.remedied THEN 'the remedy shows in the provider''s books'
                 WHEN g.now_class LIKE 'D%' THEN format('it is %s now', g.now_class) ELSE 'both sides agree now' END, p_run.id
       FROM gone g
     RETURNING 1

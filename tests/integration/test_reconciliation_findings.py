@@ -89,6 +89,56 @@ def test_finding_that_breaks_again_is_reopened_in_its_own_row(books: Books, kind
     assert history(books) == [("open", "resolved", "D28"), ("resolved", "open", "D06")]
 
 
+@pytest.mark.parametrize(
+    ("happens", "resolution"),
+    [
+        ("an order", "late_arrival"),
+        ("a dispute", "superseded by D24"),
+        ("its refund", "remedied"),
+        ("a refund of somebody else", "late_arrival"),
+    ],
+)
+def test_finding_under_remedy_closes_as_remedied_only_where_its_refund_is_there(
+    books: Books, happens: str, resolution: str
+) -> None:
+    """A duplicate whose refund is on the wire, and a run that comes in between."""
+    name = books.write(Case("twice", Order(), (FULL, Charge(1000, age=timedelta(days=2)))))
+    books.run()
+    remedy = start_remedy(books)
+    if happens == "an order":  # the other charge was for that one
+        books.write_order(f"{name}-b", Order(payment=f"pi-{name}-2"))
+        books.rows("UPDATE makegood.provider_charges SET order_ref = %s WHERE id = %s", f"{name}-b", f"ch-{name}-2")
+    elif happens == "a dispute":
+        books.rows(
+            "INSERT INTO makegood.provider_disputes (id, provider, charge_id, status, amount_minor, currency, created_at)"
+            " VALUES ('du', 'stripe', %s, 'open', 1000, 'EUR', %s)", f"ch-{name}-2", NOW - timedelta(days=1),
+        )  # fmt: skip
+    else:
+        books.rows(
+            "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at,"
+            " compensation_ref) VALUES ('re', 'stripe', %s, 'succeeded', 1000, 'EUR', %s, %s)",
+            f"ch-{name}-2", NOW - timedelta(days=2),
+            None if happens == "a refund of somebody else" else str(remedy),
+        )  # fmt: skip
+    books.run()
+    (finding,) = [row for row in books.findings() if row["class"] == "D08"]
+    assert (finding["state"], finding["resolution"]) == ("resolved", resolution)
+
+
+def start_remedy(books: Books) -> object:
+    """As if a worker had it: begun, and no answer yet."""
+    (row,) = books.rows(
+        "INSERT INTO makegood.reconciliation_remedies (id, finding_id, run_id, environment, class, remedy, order_id, charge_id,"
+        " customer_ref, amount_minor, currency, sequence, entity_id, digest, proposed_by, proposed_at)"
+        " SELECT gen_random_uuid(), f.id, f.last_seen_run, 'test', f.class, f.remedy, f.order_id, f.charge_id, f.customer_ref,"
+        " 1000, 'EUR', 1, 'remedy:x:D08:1', repeat('0', 64), 'job', clock_timestamp()"
+        " FROM makegood.reconciliation_findings f RETURNING id"
+    )
+    books.rows("UPDATE makegood.reconciliation_remedies SET state = 'started', started_at = clock_timestamp()")
+    books.rows("UPDATE makegood.reconciliation_findings SET state = 'remedying'")
+    return row["id"]
+
+
 def test_orphan_that_breaks_again_is_as_young_as_that(books: Books) -> None:
     """Its order came and went: one run has seen that it is gone, however often it was an orphan before."""
     name = books.write(ORPHAN)
