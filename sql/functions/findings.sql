@@ -1,5 +1,13 @@
 -- The life of findings: opened when seen, seen again, closed by themselves, reopened. One row per discrepancy.
 
+-- As the rules do. No search_path of its own, so that the planner can look inside.
+CREATE OR REPLACE FUNCTION makegood.order_unit(p_order_id text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT 'order:' || CASE WHEN length(p_order_id) <= 294 THEN p_order_id
+                          ELSE substr(p_order_id, 1, 250) || ' ' || md5(p_order_id) END
+$$;
+COMMENT ON FUNCTION makegood.order_unit(text) IS 'The unit of an order: order:<id>, or of a long id its beginning and its digest.';
+
 -- Judges what was seen and writes it down. p_counts: also the run's totals.
 CREATE OR REPLACE FUNCTION makegood.judge_all(p_run makegood.reconciliation_runs, p_counts boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -35,7 +43,7 @@ BEGIN
                'disputed_minor', c.disputed_minor + c.lost_minor, 'created_at', c.created_at)
                ORDER BY c.created_at, c.charge_id) FILTER (WHERE c.place <= 20) AS charges
         FROM (SELECT q.*, row_number() OVER (PARTITION BY q.unit ORDER BY q.created_at, q.charge_id) AS place
-                FROM (SELECT a.*, CASE WHEN a.link = 'linked' THEN 'order:' || a.first_order ELSE 'charge:' || a.charge_id END AS unit
+                FROM (SELECT a.*, CASE WHEN a.link = 'linked' THEN makegood.order_unit(a.first_order) ELSE 'charge:' || a.charge_id END AS unit
                         FROM charge_facts a) AS q
                WHERE q.unit IN (SELECT w.unit FROM verdicts w WHERE w.class LIKE 'D%')) AS c
        GROUP BY c.unit) AS k ON k.unit = v.unit
@@ -85,7 +93,7 @@ BEGIN
   SELECT 'name:' || c.charge_id, c.order_ref, c.charge_id, 'MATCHED', p_run_id
     FROM charge_facts c WHERE c.link = 'linked' AND c.order_ref <> c.first_order;
   DELETE FROM makegood.reconciliation_units AS u USING terms t
-   WHERE u.due_at <= t.due_before AND u.unit = 'order:' || u.order_id
+   WHERE u.due_at <= t.due_before AND u.unit = makegood.order_unit(u.order_id)
      AND NOT EXISTS (SELECT FROM seen_orders o WHERE o.order_id = u.order_id);
   INSERT INTO makegood.reconciliation_units AS u (unit, order_id, charge_id, class, due_at, run_id)
   SELECT j.unit, j.order_id, j.charge_id, j.class, j.due_at, p_run_id FROM judged j WHERE j.kept
@@ -201,7 +209,7 @@ BEGIN
     FROM (SELECT c.currency, CASE v.class WHEN 'MATCHED' THEN 'matched' WHEN 'PENDING' THEN 'pending' ELSE v.class END AS bucket,
                  count(*) AS charges, sum(c.captured_minor) AS amount_minor
             FROM charge_facts c
-            JOIN verdicts v ON v.unit = CASE WHEN c.link = 'linked' THEN 'order:' || c.first_order ELSE 'charge:' || c.charge_id END
+            JOIN verdicts v ON v.unit = CASE WHEN c.link = 'linked' THEN makegood.order_unit(c.first_order) ELSE 'charge:' || c.charge_id END
            GROUP BY 1, 2
           UNION ALL
           SELECT p.currency, 'matched', p.charges, p.amount_minor FROM plain_sums p) AS b

@@ -182,10 +182,11 @@ SELECT n.*,
        n.disputed_minor > 0 AND NOT n.dispute_known AS d24,
        n.lost_minor > n.written_off_minor AS d25,
        n.counted >= 2 AND n.left_minor > n.amount_minor AND n.equal >= 1 AS d08,
-       n.cap_minor > 0 AND n.amount_minor > 0 AND (n.too_much OR n.too_little)
-         AND (n.cap_minor = n.amount_minor * 10 OR n.cap_minor = n.amount_minor * 100
-              OR n.cap_minor = n.amount_minor * 1000 OR n.amount_minor = n.cap_minor * 10
-              OR n.amount_minor = n.cap_minor * 100 OR n.amount_minor = n.cap_minor * 1000) AS d17,
+       -- Only the lesser is multiplied, and only where a thousand times as much is still a whole number of 64 bits.
+       CASE WHEN (n.too_much OR n.too_little) AND LEAST(n.cap_minor, n.amount_minor) BETWEEN 1 AND 9223372036854775
+            THEN GREATEST(n.cap_minor, n.amount_minor) IN (LEAST(n.cap_minor, n.amount_minor) * 10,
+                   LEAST(n.cap_minor, n.amount_minor) * 100, LEAST(n.cap_minor, n.amount_minor) * 1000)
+            ELSE FALSE END AS d17,
        n.counted >= 2 AND n.too_much AND n.equal = 0 AS d31,
        n.counted = 1 AND n.too_much AS d10,
        n.cap_minor > 0 AND n.net_minor = 0 AND n.workflow IN ('active', 'late', 'held') AS d23,
@@ -234,7 +235,9 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
        v.class AS would_be,
        v.at_risk_minor, v.act_minor, v.also, v.remedy, v.youngest_at, v.capture_before, v.company
   FROM (
-    SELECT 'order:' || x.order_id AS unit, x.order_id,
+    -- A unit has at most 300 characters; of a longer id the beginning and its digest say which one it is.
+    SELECT 'order:' || CASE WHEN LENGTH(x.order_id) <= 294 THEN x.order_id
+                            ELSE SUBSTR(x.order_id, 1, 250) || ' ' || MD5(x.order_id) END AS unit, x.order_id,
            CASE WHEN x.class = 'D08' THEN x.extra_charge ELSE x.first_charge END AS charge_id,
            x.customer_ref,
            CASE WHEN x.class = 'D16' THEN x.charged_currency ELSE x.currency END AS currency, x.class, x.youngest_at, x.capture_before,

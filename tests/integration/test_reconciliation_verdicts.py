@@ -203,6 +203,39 @@ def test_verdicts_of_cases_that_come_one_by_one_are_the_same(books: Books) -> No
     assert books.run("full")["missed"] == 0
 
 
+def test_amount_beyond_all_reason_is_judged_and_stops_no_run(books: Books) -> None:
+    """A thousand times it, or twice, is more than 64 bits hold."""
+    huge = 2**62
+    written = [
+        (books.write(case), case)
+        for case in (
+            Case("huge-and-short", Order(amount=huge), (Charge(huge - 1),), of_order("D11", 1)),
+            Case("huge-and-nothing", Order(amount=huge), (Charge(1),), of_order("D11", huge - 1)),
+            Case("huge-charge", Order(amount=1), (Charge(huge),), of_order("D10", huge - 1)),
+            Case("tenfold", Order(amount=10**14), (Charge(10**15),), of_order("D17", 10**15 - 10**14)),
+        )
+    ]
+    run = books.run()
+    assert books.open_by_unit() == expected(written)
+    books.check_totals(run)
+
+
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+def test_order_with_a_very_long_id_is_judged_like_any_other(books: Books, kind: str) -> None:
+    """A unit has room for 294 characters of it."""
+    books.rows("ALTER TABLE makegood.orders DROP CONSTRAINT orders_id_check")
+    ids = ["x" * 294, "x" * 295, "x" * 300 + "a", "x" * 300 + "b"]
+    for place, name in enumerate(ids):
+        books.write_order(name, Order(workflow=None, payment=f"pi-{place}"))
+    books.write_charge("x", 1, Charge(1000, pays="pi-3", names=None))
+    books.write_charge("x", 2, Charge(1000, pays="pi-2", names=None, age=SECOND, refunds=(Refund(300),)))
+    for _ in range(2):
+        books.check_totals(books.run(kind))
+    found = {row["order_id"]: (row["class"], len(row["unit"]), row["runs_seen"] > 0) for row in books.findings()}
+    assert found == {ids[0]: ("D05", 300, True), ids[1]: ("D05", 289, True), ids[2]: ("D18", 289, True)}
+    assert len({row["unit"] for row in books.findings()}) == 3
+
+
 def test_charge_with_two_orders_of_its_payment_is_ambiguous_and_both_orders_are_left_alone(books: Books) -> None:
     books.write_order("one", Order(payment="pi-shared"))
     books.write_order("two", Order(payment="pi-shared"))
