@@ -56,8 +56,10 @@ SELECT c.id AS charge_id, c.payment_ref, c.order_ref, c.customer_ref, c.status, 
   ;
   CREATE TEMPORARY TABLE order_facts ON COMMIT DROP AS
 -- stage: order_facts
-SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.customer_ref, o.refunded_minor AS ours_minor,
-       o.dispute_known, o.written_off_minor, o.partial_shipment,
+-- A view may leave these null: nothing is known, so nothing was booked.
+SELECT o.order_id, COALESCE(o.status, '') AS status, COALESCE(o.amount_minor, 0) AS amount_minor, o.currency, o.payment_ref,
+       o.customer_ref, COALESCE(o.refunded_minor, 0) AS ours_minor, COALESCE(o.dispute_known, FALSE) AS dispute_known,
+       COALESCE(o.written_off_minor, 0) AS written_off_minor, COALESCE(o.partial_shipment, FALSE) AS partial_shipment,
        CASE WHEN w.order_id IS NULL THEN 'none'
             WHEN w.current_state = 'completed' THEN 'completed'
             WHEN w.current_state IN ('failed', 'compensated') THEN 'undone'
@@ -142,7 +144,7 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                                  OVER (PARTITION BY h.order_id ORDER BY h.rank, h.created_at, h.charge_id) AS first_minor,
                                CAST(SUM(CASE WHEN h.captured_minor > h.refunded_minor THEN h.succeeded * h.captured_minor ELSE 0 END)
                                  OVER (PARTITION BY h.order_id) AS BIGINT) AS kept_minor
-                          FROM (SELECT o.order_id, o.amount_minor AS order_minor, c.charge_id, c.captured_minor, c.capture_before,
+                          FROM (SELECT o.order_id, COALESCE(o.amount_minor, 0) AS order_minor, c.charge_id, c.captured_minor, c.capture_before,
                                        c.captures_open, c.created_at, c.refunded_minor, c.refund_failed_minor, c.disputed_minor,
                                        c.lost_minor, c.left_minor, c.youngest_at,
                                        -- What is ambiguous counts for nothing but being that.
@@ -151,14 +153,14 @@ SELECT o.order_id, o.status, o.amount_minor, o.currency, o.payment_ref, o.custom
                                        CASE WHEN c.link = 'linked' AND c.status = 'succeeded' THEN 1 ELSE 0 END AS succeeded,
                                        CASE WHEN c.link = 'linked' AND c.status = 'authorized' THEN c.amount_minor ELSE 0 END
                                          AS authorized_minor,
-                                       CASE WHEN c.currency <> o.currency THEN c.currency END AS foreign_currency,
+                                       CASE WHEN c.currency <> COALESCE(o.currency, '') THEN c.currency END AS foreign_currency,
                                        CASE WHEN c.order_ref <> o.order_id OR c.payment_ref <> COALESCE(o.payment_ref, '')
                                             THEN 1 ELSE 0 END AS loose,
                                        -- The one that pays the order comes first.
                                        CASE WHEN c.link <> 'linked' OR c.status <> 'succeeded' THEN 4
                                             WHEN c.captured_minor <= c.refunded_minor THEN 3
                                             WHEN c.left_minor <= 0 THEN 2
-                                            WHEN c.captured_minor = o.amount_minor THEN 0
+                                            WHEN c.captured_minor = COALESCE(o.amount_minor, 0) THEN 0
                                             ELSE 1 END AS rank
                                   FROM charge_facts c
                                   JOIN links i ON i.charge_id = c.charge_id

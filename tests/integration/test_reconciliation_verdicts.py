@@ -220,6 +220,28 @@ def test_amount_beyond_all_reason_is_judged_and_stops_no_run(books: Books) -> No
     books.check_totals(run)
 
 
+@pytest.mark.parametrize(
+    ("column", "case"),
+    [
+        ("dispute_known", Case("null", Order(), (DISPUTED,), of_order("D24", 1000))),
+        ("written_off_minor", Case("null", Order(dispute_known=True), (LOST,), of_order("D25", 1000))),
+        ("refunded_minor", Case("null", Order(), (Charge(1000, refunds=(Refund(300),)),), of_order("D18", 300))),
+        ("amount_minor", Case("null", Order(), (FULL,), of_order("D10", 1000))),
+        ("currency", Case("null", Order(), (FULL,), of_order("D16", 1000))),
+        ("partial_shipment", Case("null", Order(status="cancelled", workflow=None), (FULL,), of_order("D03", 1000))),
+        ("status", Case("null", Order(), (Charge(900),), of_order("D11", 100))),
+    ],
+)  # fmt: skip
+def test_null_in_a_view_of_another_team_is_not_read_as_matched(books: Books, column: str, case: Case) -> None:
+    """Nothing is known, so nothing was booked; an amount and a currency that are not known are a person's."""
+    books.rows(f"ALTER TABLE makegood.orders ALTER COLUMN {column} DROP NOT NULL")
+    written = [(books.write(case), case)]
+    books.rows("ALTER TABLE makegood.orders DISABLE TRIGGER orders_stamp_change")  # a change now would be a young one
+    books.rows(f"UPDATE makegood.orders SET {column} = NULL")
+    books.run()
+    assert books.open_by_unit() == expected(written)
+
+
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 def test_order_with_a_very_long_id_is_judged_like_any_other(books: Books, kind: str) -> None:
     """A unit has room for 294 characters of it."""

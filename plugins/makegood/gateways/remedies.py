@@ -140,10 +140,15 @@ def find_refusal(
         return Failed("refund_found", f"the refund of compensation {again} is there after all")
     if left < call.amount_minor:
         return Failed("nothing_left", f"{left} of the charge is left, {call.amount_minor} was to go back")
-    seen, now = call.context.get("refunded_minor"), from_stripe_amount(refunded, currency)
-    if seen is not None and now != seen:
-        return Failed("refunded_elsewhere", f"{now} of the charge was refunded, the verdict knows of {seen}")
-    return None
+    return find_other_refund(call, from_stripe_amount(refunded, currency))
+
+
+def find_other_refund(call: Call, refunded_minor: int) -> Failed | None:
+    """Whether another amount was refunded than the verdict knows of; what it knew was not always kept."""
+    seen = call.context.get("refunded_minor")
+    if seen is None or refunded_minor == seen:
+        return None
+    return Failed("refunded_elsewhere", f"{refunded_minor} of the charge was refunded, the verdict knows of {seen}")
 
 
 def other_charges(call: Call) -> list[str]:
