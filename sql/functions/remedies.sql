@@ -256,6 +256,29 @@ $$;
 COMMENT ON FUNCTION makegood.settle_remedy(text) IS
   'Ends a remedy and its finding with the workflow that carried it out; a second time nothing.';
 
+-- What our books should say was refunded: not what they say and this one besides, for their owner may have heard of it
+-- from the provider. What only gave back what was taken too much is no refund of the order, as in the rules; and what
+-- our books say beyond it is not for a job to take away.
+CREATE OR REPLACE FUNCTION makegood.refunded_of_order(o makegood.reconciliation_remedies) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT greatest(q.refunded_minor, s.refunded_minor - greatest(s.captured_minor - q.amount_minor, 0))::bigint
+    FROM makegood.reconcilable_orders q
+   CROSS JOIN LATERAL (
+     SELECT coalesce(sum(c.captured_minor), 0) AS captured_minor,
+            coalesce(sum(r.refunded_minor), 0)
+            -- This one may not have shown there yet.
+            + CASE WHEN EXISTS (SELECT FROM makegood.provider_refunds d WHERE d.id = o.refund_ref) THEN 0
+                   ELSE o.amount_minor END AS refunded_minor
+       FROM makegood.provider_charges c
+      CROSS JOIN LATERAL (SELECT sum(d.amount_minor) AS refunded_minor FROM makegood.provider_refunds d
+                           WHERE d.charge_id = c.id AND d.status IN ('succeeded', 'pending')) AS r
+      WHERE (c.order_ref = q.order_id OR c.payment_ref = q.payment_ref OR c.id = q.payment_ref)
+        AND c.status = 'succeeded' AND c.currency = q.currency AND c.livemode = (o.environment = 'live')) AS s
+   WHERE q.order_id = o.order_id LIMIT 1
+$$;
+COMMENT ON FUNCTION makegood.refunded_of_order(makegood.reconciliation_remedies) IS
+  'How much of a remedy''s order was refunded, its own refund with it, as the provider''s books have it.';
+
 -- Our own books learn of a refund: once, in the transaction that ends it or, where their owner's function failed then,
 -- when a later run asks again. A team's function that fails must not lose the refund's answer.
 CREATE OR REPLACE FUNCTION makegood.tell_books(p_remedy_id uuid) RETURNS boolean
@@ -268,8 +291,7 @@ BEGIN
     RETURN false;
   END IF;
   BEGIN
-    IF NOT makegood.correct_order(o.order_id, NULL, o.amount_minor + coalesce((SELECT q.refunded_minor
-         FROM makegood.reconcilable_orders q WHERE q.order_id = o.order_id), 0), NULL, NULL) THEN
+    IF NOT makegood.correct_order(o.order_id, NULL, makegood.refunded_of_order(o), NULL, NULL) THEN
       RAISE EXCEPTION 'order % cannot be corrected from here', o.order_id USING ERRCODE = 'MG011';
     END IF;
   EXCEPTION WHEN OTHERS THEN

@@ -101,6 +101,49 @@ def test_refund_of_a_failed_order_is_told_to_our_books_in_the_same_breath(plot: 
     assert row["refunded_minor"] == AMOUNT_MINOR
 
 
+@pytest.mark.parametrize(
+    ("booked", "refunded", "says"),
+    [
+        (0, [], AMOUNT_MINOR),
+        (AMOUNT_MINOR, [], AMOUNT_MINOR),  # their webhook was quicker
+        (500, [500], AMOUNT_MINOR),  # the rest of it
+        (0, [500], AMOUNT_MINOR),  # what was refunded before was never booked
+    ],
+)
+def test_books_say_what_the_provider_refunded_in_all_whoever_else_wrote_it_down(
+    plot: Plot, booked: int, refunded: list[int], says: int
+) -> None:
+    plot.allow("D03")
+    plot.order("order-1", status="cancelled")
+    finding = plot.find("D03", amount_minor=AMOUNT_MINOR)
+    for number, amount in enumerate(refunded):
+        plot.refund_by_hand(finding.charge_id, amount)
+        plot.database.rows(
+            "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at)"
+            " VALUES (%s, 'stripe', %s, 'succeeded', %s, 'EUR', clock_timestamp())",
+            (f"re_{number}", finding.charge_id, amount),
+        )
+    write = f"UPDATE makegood.orders SET refunded_minor = {booked}"
+    assert sweep(plot, change=before_call("refund", lambda: plot.database.rows(write)))["remedied"] == 1
+    (row,) = plot.database.rows("SELECT refunded_minor FROM makegood.orders WHERE id = 'order-1'")
+    assert row["refunded_minor"] == says
+
+
+def test_books_do_not_count_what_only_gave_back_a_duplicate(plot: Plot) -> None:
+    plot.allow("D03")
+    plot.order("order-1", status="cancelled")
+    other = plot.charge("order-1")
+    plot.database.rows(
+        "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at)"
+        " VALUES ('re_other', 'stripe', %s, 'succeeded', %s, 'EUR', clock_timestamp())",
+        (other, AMOUNT_MINOR),
+    )
+    plot.find("D03")
+    assert sweep(plot)["remedied"] == 1
+    (row,) = plot.database.rows("SELECT refunded_minor FROM makegood.orders WHERE id = 'order-1'")
+    assert row["refunded_minor"] == AMOUNT_MINOR
+
+
 def test_books_that_cannot_be_told_do_not_lose_the_refund_and_are_told_later(plot: Plot, shop: ShopControl) -> None:
     plot.allow("D03")
     finding = plot.find("D03")
