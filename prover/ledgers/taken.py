@@ -186,6 +186,14 @@ def d07_false_paid(plot: Plot) -> None:
 
 
 @recipe
+def d07_false_paid_and_under_way(plot: Plot) -> None:
+    """It would be shipped, and nobody has paid."""
+    order = plot.order(workflow=plot.random.choice(("active", "late")))
+    charge = plot.charge(order, status="failed")
+    plot.expect(order, "D07", plot.amount, charges=(charge,), remedy="stop")
+
+
+@recipe
 def d05_missing_charge(plot: Plot) -> None:
     at = plot.random.choice((None, plot.old(plot.terms.charge_grace)))
     order = plot.order(plot.random.choice(("paid", "fulfilled")), workflow="completed", at=at)

@@ -285,6 +285,8 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              -- What was shipped, or whose workflow is a person's, is not given back by a job; what is under way may yet ship.
              WHEN 'D03' THEN CASE WHEN x.status = 'fulfilled' OR x.partial_shipment OR x.workflow IN ('completed', 'held') THEN 'human'
                                   WHEN x.workflow IN ('active', 'late') THEN 'wait' ELSE 'refund' END
+             -- Nothing was paid: what has not been shipped waits for a person.
+             WHEN 'D07' THEN CASE WHEN x.workflow IN ('active', 'late') THEN 'stop' ELSE 'human' END
              WHEN 'D11' THEN CASE WHEN x.partial_shipment THEN 'record' ELSE 'human' END
              WHEN 'D06' THEN CASE WHEN x.workflow = 'completed' THEN 'correct' ELSE 'human' END
              WHEN 'D02' THEN CASE WHEN x.workflow = 'held' THEN 'human' ELSE 'resume' END

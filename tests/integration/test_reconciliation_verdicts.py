@@ -340,6 +340,17 @@ def test_cancelled_order_is_refunded_only_where_nothing_was_shipped_or_still_can
     assert (finding["class"], finding["remedy"]) == ("D03", remedy)
 
 
+@pytest.mark.parametrize(
+    ("workflow", "remedy"),
+    [("active", "stop"), ("late", "stop"), ("held", "human"), ("completed", "human"), (None, "human")],
+)
+def test_order_whose_charge_failed_is_stopped_where_it_goes_on(books: Books, workflow: str | None, remedy: str) -> None:
+    books.write(Case("unpaid", Order(status="paid", workflow=workflow), (Charge(0, "failed", 1000),)))
+    books.run()
+    (finding,) = books.findings()
+    assert (finding["class"], finding["remedy"]) == ("D07", remedy)
+
+
 def test_duplicate_of_an_order_that_the_bank_had_a_say_in_is_a_persons_and_names_a_charge_with_money(
     books: Books,
 ) -> None:

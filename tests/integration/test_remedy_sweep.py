@@ -552,6 +552,23 @@ def test_refunded_order_that_goes_on_is_stopped_and_held(plot: Plot, shop: ShopC
     assert sweep(plot) == {"left": 1}
 
 
+def test_order_that_goes_on_though_its_charge_failed_is_held_and_not_undone(plot: Plot, shop: ShopControl) -> None:
+    plot.allow("D07")
+    stick(plot.database, plot.settings, shop, {"order-1": "reserve"})
+    finding = plot.find("D07", charge_id="ch_1", remedy="stop")
+    plot.database.rows(
+        "UPDATE makegood.workflow_executions SET lease_owner = 'w', lease_until = now() + interval '1 minute'"
+    )
+    assert sweep(plot) == {"left": 1}
+    plot.database.rows("UPDATE makegood.workflow_executions SET lease_owner = NULL, lease_until = NULL")
+    assert sweep(plot) == {"stopped_order": 1}
+    row = get_row(plot.database)
+    assert not row["cancel_requested"]
+    assert row["held_reason"].startswith("its charge failed")
+    assert plot.finding(finding)["state"] == "open"
+    assert sweep(plot) == {"left": 1}
+
+
 @pytest.mark.parametrize(
     ("class_", "remedy", "column", "value"),
     [
