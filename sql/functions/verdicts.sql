@@ -279,18 +279,18 @@ SELECT v.unit, v.order_id, v.charge_id, v.customer_ref, v.currency,
              -- Where the bank has a say in it, a refund may give the money twice.
              WHEN x.class IN ('D08', 'D19', 'D03') AND x.lost_minor + x.disputed_minor > 0 THEN 'human'
              ELSE CASE x.class
-             WHEN 'D24' THEN 'record' WHEN 'D25' THEN 'record' WHEN 'D18' THEN 'record' WHEN 'D15' THEN 'record'
-             WHEN 'D08' THEN 'refund' WHEN 'D23' THEN 'stop' WHEN 'D04' THEN 'wait' WHEN 'D19' THEN 'retry_refund'
-             WHEN 'D13' THEN CASE WHEN x.workflow IN ('active', 'late') THEN 'resume' ELSE 'human' END
-             -- What was shipped, or whose workflow is a person's, is not given back by a job; what is under way may yet ship.
-             WHEN 'D03' THEN CASE WHEN x.status = 'fulfilled' OR x.partial_shipment OR x.workflow IN ('completed', 'held') THEN 'human'
-                                  WHEN x.workflow IN ('active', 'late') THEN 'wait' ELSE 'refund' END
-             -- Nothing was paid: what has not been shipped waits for a person.
-             WHEN 'D07' THEN CASE WHEN x.workflow IN ('active', 'late') THEN 'stop' ELSE 'human' END
-             WHEN 'D11' THEN CASE WHEN x.partial_shipment THEN 'record' ELSE 'human' END
-             WHEN 'D06' THEN CASE WHEN x.workflow = 'completed' THEN 'correct' ELSE 'human' END
-             WHEN 'D02' THEN CASE WHEN x.workflow = 'held' THEN 'human' ELSE 'resume' END
-             ELSE 'human' END END AS remedy,
+               WHEN 'D24' THEN 'record' WHEN 'D25' THEN 'record' WHEN 'D18' THEN 'record' WHEN 'D15' THEN 'record'
+               WHEN 'D08' THEN 'refund' WHEN 'D23' THEN 'stop' WHEN 'D04' THEN 'wait' WHEN 'D19' THEN 'retry_refund'
+               WHEN 'D13' THEN CASE WHEN x.workflow IN ('active', 'late') THEN 'resume' ELSE 'human' END
+               -- What was shipped, or whose workflow is a person's, is not given back by a job; what is under way may yet ship.
+               WHEN 'D03' THEN CASE WHEN x.status = 'fulfilled' OR x.partial_shipment OR x.workflow IN ('completed', 'held') THEN 'human'
+                                    WHEN x.workflow IN ('active', 'late') THEN 'wait' ELSE 'refund' END
+               -- Nothing was paid: what has not been shipped waits for a person.
+               WHEN 'D07' THEN CASE WHEN x.workflow IN ('active', 'late') THEN 'stop' ELSE 'human' END
+               WHEN 'D11' THEN CASE WHEN x.partial_shipment THEN 'record' ELSE 'human' END
+               WHEN 'D06' THEN CASE WHEN x.workflow = 'completed' THEN 'correct' ELSE 'human' END
+               WHEN 'D02' THEN CASE WHEN x.workflow = 'held' THEN 'human' ELSE 'resume' END
+               ELSE 'human' END END AS remedy,
            x.also,
            CASE WHEN x.charges > 1 OR x.loose > 0 THEN 1 ELSE 0 END AS company
       FROM (
