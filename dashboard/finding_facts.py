@@ -50,7 +50,7 @@ def tell_remedy(row: data.Row) -> list[str]:
     if remedy == "human":
         return ["No job may put this right: a person looks at both sides and decides."]
     if remedy == "wait":
-        return ["Nothing is done: the order's own undo is under way and gives the money back."]
+        return ["Nothing is done: the order's own workflow is under way, and may put this right itself."]
     told = [f"A run would {REMEDIES.get(remedy, remedy)}{_how_much(row)}."]
     if row["stopped"]:
         told.append(f"All remedies are stopped by {row['stopped_by']}: {seen_text(row['stopped_reason'])}")

@@ -41,6 +41,52 @@ def d26_refund_and_dispute(plot: Plot) -> None:
 
 
 @recipe
+def d26_duplicate_given_back_and_disputed(plot: Plot) -> None:
+    """The order is paid by the other charge; this one's money may leave twice."""
+    order = plot.order(
+        "fulfilled", workflow="completed", dispute_known=True, refunded=plot.random.choice((0, plot.amount))
+    )
+    first = plot.charge(order)
+    second = plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(first.created_at))
+    twice = plot.random.choice((first, second))
+    plot.refund(twice, plot.amount)
+    plot.dispute(twice, plot.amount, "open")
+    plot.expect(order, "D26", plot.amount, charges=(first, second), remedy="human")
+
+
+@recipe
+def d22_duplicate_that_left_twice(plot: Plot) -> None:
+    """By two refunds, or by a refund and the bank."""
+    order = plot.order("fulfilled", workflow="completed", dispute_known=True)
+    first = plot.charge(order)
+    second = plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(first.created_at))
+    twice, over = plot.random.choice((first, second)), plot.part(plot.amount)
+    plot.refund(twice, plot.amount)
+    if plot.random.choice((True, False)):
+        plot.refund(twice, over)
+    else:
+        plot.dispute(twice, over, "lost")
+    plot.expect(order, "D22", over, charges=(first, second), remedy="human")
+
+
+@recipe
+def d22_orphan_that_left_twice(plot: Plot) -> None:
+    """It needs no order to be wrong."""
+    charge = plot.charge(None)
+    plot.refund(charge, plot.amount)
+    plot.dispute(charge, plot.amount, "lost")
+    plot.expect(charge, "D22", plot.amount, remedy="human")
+
+
+@recipe
+def d26_orphan_given_back_and_disputed(plot: Plot) -> None:
+    charge, back = plot.charge(None), plot.part(plot.amount)
+    plot.refund(charge, back)
+    plot.dispute(charge, plot.amount, "open")
+    plot.expect(charge, "D26", back, remedy="human")
+
+
+@recipe
 def d24_dispute_open(plot: Plot) -> None:
     order = plot.order("fulfilled", workflow="completed")
     charge = plot.charge(order)
@@ -128,6 +174,17 @@ def d20_refund_amount(plot: Plot) -> None:
 
 
 @recipe
+def d20_part_beside_a_duplicate_given_back(plot: Plot) -> None:
+    """Which refund our books mean nobody can say; no money moves for it."""
+    ours = plot.part(plot.amount)
+    order = plot.order("fulfilled", workflow="completed", refunded=ours)
+    first = plot.charge(order)
+    second = plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(first.created_at))
+    plot.refund(second, plot.amount)
+    plot.expect(order, "D20", min(ours, plot.amount - ours), charges=(first, second), remedy="human")
+
+
+@recipe
 def d03_charged_but_failed(plot: Plot) -> None:
     status, workflow = plot.random.choice(
         (("cancelled", "failed"), ("cancelled", "compensated"), ("cancelled", None), ("pending", "failed"))
@@ -136,6 +193,22 @@ def d03_charged_but_failed(plot: Plot) -> None:
     order = plot.order(status, workflow=workflow, at=at)
     charge = plot.charge(order, at=order.created_at)
     plot.expect(order, "D03", plot.amount, charges=(charge,), remedy="refund", acts_on=charge)
+
+
+@recipe
+def d03_cancelled_after_it_was_shipped(plot: Plot) -> None:
+    """Whether the goods come back is for a person to know."""
+    order = plot.order("cancelled", workflow=plot.random.choice(("completed", "held")))
+    charge = plot.charge(order)
+    plot.expect(order, "D03", plot.amount, charges=(charge,), remedy="human")
+
+
+@recipe
+def d03_cancelled_and_still_under_way(plot: Plot) -> None:
+    """Its workflow has not ended: it may ship, or give the money back itself."""
+    order = plot.order("cancelled", workflow=plot.random.choice(("active", "late")))
+    charge = plot.charge(order)
+    plot.expect(order, "D03", plot.amount, charges=(charge,), remedy="wait")
 
 
 @recipe

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from prover.ledgers.plot import Plot
+from datetime import timedelta
+
+from prover.ledgers.plot import CURRENCIES, Plot
 from prover.ledgers.recipes import recipe
 from prover.ledgers.rows import MATCHED
+
+HOUR = timedelta(hours=1)
 
 
 @recipe
@@ -113,6 +117,63 @@ def ok_duplicate_given_back(plot: Plot) -> None:
 
 
 @recipe
+def ok_duplicate_given_back_and_booked(plot: Plot) -> None:
+    """By hand, and support wrote it down: our books say refunded, and the order is paid all the same."""
+    order = plot.order("fulfilled", workflow="completed", refunded=plot.amount)
+    first = plot.charge(order)
+    second = plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(first.created_at))
+    plot.refund(plot.random.choice((first, second)), plot.amount)
+    plot.expect(order, MATCHED, charges=(first, second))
+
+
+@recipe
+def ok_excess_given_back(plot: Plot) -> None:
+    """Too much was taken, at worst by a power of ten, and put right, whether our books call that a refund or not."""
+    over = plot.random.choice((plot.part(plot.amount), plot.amount * 9, plot.amount * 99))
+    order = plot.order("fulfilled", workflow="completed", refunded=plot.random.choice((0, over)))
+    charge = plot.charge(order, plot.amount + over)
+    plot.refund(charge, over)
+    plot.expect(order, MATCHED, charges=(charge,))
+
+
+@recipe
+def ok_wrong_amount_given_back_in_full(plot: Plot) -> None:
+    taken = plot.amount + plot.random.choice((1, -1)) * plot.part(plot.amount)
+    order = plot.order("cancelled", workflow="compensated", refunded=taken)
+    charge = plot.charge(order, taken)
+    plot.refund(charge, taken)
+    plot.expect(order, MATCHED, charges=(charge,))
+
+
+@recipe
+def ok_wrong_currency_given_back(plot: Plot) -> None:
+    """And charged anew in the right one, or cancelled with the refund booked as what it was in our money."""
+    other = plot.random.choice([code for code in CURRENCIES if code != plot.currency])
+    again = plot.random.choice((True, False))
+    order = (
+        plot.order("paid", workflow="completed")
+        if again
+        else plot.order("cancelled", workflow="failed", refunded=plot.part(plot.amount))
+    )
+    wrong = plot.charge(order, currency=other)
+    plot.refund(wrong, plot.amount)
+    right = (plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(wrong.created_at)),) if again else ()
+    plot.expect(order, MATCHED, charges=(wrong, *right))
+
+
+@recipe
+def ok_refund_and_loss_known(plot: Plot) -> None:
+    back = plot.part(plot.amount)
+    order = plot.order(
+        "fulfilled", workflow="completed", refunded=back, dispute_known=True, written_off=plot.amount - back
+    )
+    charge = plot.charge(order)
+    plot.refund(charge, back)
+    plot.dispute(charge, plot.amount - back, "lost")
+    plot.expect(order, MATCHED, charges=(charge,))
+
+
+@recipe
 def ok_two_captures(plot: Plot) -> None:
     """Two charges that come to the amount, to the cent."""
     order = plot.order("fulfilled", workflow="completed")
@@ -152,6 +213,25 @@ def ok_dispute_written_off(plot: Plot) -> None:
     order = plot.order("fulfilled", workflow="completed", dispute_known=True, written_off=lost)
     charge = plot.charge(order)
     plot.dispute(charge, lost, "lost")
+    plot.expect(order, MATCHED, charges=(charge,))
+
+
+@recipe
+def ok_duplicate_taken_back_by_the_bank(plot: Plot) -> None:
+    """One of the two was lost and written off, or is disputed and our books know: nobody is owed anything."""
+    lost = plot.random.choice((True, False))
+    order = plot.order("fulfilled", workflow="completed", dispute_known=True, written_off=plot.amount if lost else 0)
+    charges = (plot.charge(order), plot.charge(order, payment_ref=plot.id("pi"), at=plot.later(plot.at)))
+    plot.dispute(plot.random.choice(charges), plot.amount, "lost" if lost else "open", at=plot.watermark - HOUR)
+    plot.expect(order, MATCHED, charges=charges)
+
+
+@recipe
+def ok_cancelled_and_taken_back_by_the_bank(plot: Plot) -> None:
+    """The customer has the money already."""
+    order = plot.order("cancelled", workflow="failed", dispute_known=True, written_off=plot.amount)
+    charge = plot.charge(order)
+    plot.dispute(charge, plot.amount, "lost")
     plot.expect(order, MATCHED, charges=(charge,))
 
 

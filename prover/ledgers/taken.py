@@ -44,6 +44,18 @@ def d08_second_charge_partly_given_back(plot: Plot) -> None:
 
 
 @recipe
+def d08_three_of_which_the_bank_took_one(plot: Plot) -> None:
+    """One too many is still with us, and not the one that the bank took: a person's, as the bank has a say."""
+    order = plot.order(workflow="completed", dispute_known=True, written_off=plot.amount)
+    at = [plot.at + timedelta(minutes=minutes) for minutes in (1, 2, 3)]
+    charges = tuple(plot.charge(order, payment_ref=plot.id("pi"), at=when) for when in at)
+    taken = plot.random.randrange(3)
+    plot.dispute(charges[taken], plot.amount, "lost")
+    spare = charges[1 if taken == 2 else 2]  # the latest that is still with us
+    plot.expect(order, "D08", plot.amount, charges=charges, remedy="human", acts_on=spare)
+
+
+@recipe
 def d08_smaller_second_charge(plot: Plot) -> None:
     order = plot.order(workflow="completed")
     first = plot.charge(order)
@@ -78,6 +90,26 @@ def d10_over_capture(plot: Plot) -> None:
     order = plot.order(workflow=plot.random.choice(("completed", "active", None)))
     charge = plot.charge(order, plot.amount + over)
     plot.expect(order, "D10", over, charges=(charge,), remedy="human")
+
+
+@recipe
+def d10_over_capture_half_put_right(plot: Plot) -> None:
+    """What is still too much is at risk, and no more."""
+    back = plot.part(plot.amount)
+    still = plot.terms.tolerance_minor + plot.random.choice((1, plot.part(plot.amount)))
+    order = plot.order(workflow="completed", refunded=plot.random.choice((0, back)))
+    charge = plot.charge(order, plot.amount + back + still)
+    plot.refund(charge, back)
+    plot.expect(order, "D10", still, charges=(charge,), remedy="human")
+
+
+@recipe
+def d16_given_back_and_still_paid(plot: Plot) -> None:
+    """Our books say paid and know of no refund, and nothing is there."""
+    order = plot.order(workflow="completed")
+    charge = plot.charge(order, currency=plot.random.choice([code for code in CURRENCIES if code != order.currency]))
+    plot.refund(charge, plot.amount)
+    plot.expect(order, "D16", 0, charges=(charge,), currency=charge.currency, remedy="human")
 
 
 @recipe
@@ -151,6 +183,14 @@ def d07_false_paid(plot: Plot) -> None:
     order = plot.order(plot.random.choice(("paid", "fulfilled")), workflow=plot.random.choice(("completed", None)))
     charges = tuple(plot.charge(order, status="failed") for _ in range(plot.random.choice((1, 2))))
     plot.expect(order, "D07", plot.amount, charges=charges, remedy="human")
+
+
+@recipe
+def d07_false_paid_and_under_way(plot: Plot) -> None:
+    """It would be shipped, and nobody has paid."""
+    order = plot.order(workflow=plot.random.choice(("active", "late")))
+    charge = plot.charge(order, status="failed")
+    plot.expect(order, "D07", plot.amount, charges=(charge,), remedy="stop")
 
 
 @recipe

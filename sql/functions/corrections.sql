@@ -105,14 +105,17 @@ $$;
 COMMENT ON FUNCTION makegood.resume_order(makegood.reconciliation_findings, text) IS
   'Lets the workflow of a finding''s order go on at once, unless it is held.';
 
--- The money is back and the order goes on: it is asked to be undone, and held where no worker has it. Undoing it would
--- refund once more, which the provider refuses; a person settles that.
+-- The money is back and the order goes on (D23): it is asked to be undone, and held where no worker has it. Undoing it
+-- would refund once more, which the provider refuses; a person settles that. Where the charge failed (D07) there is
+-- nothing to undo that a person may not still have paid for: it is only held.
 CREATE OR REPLACE FUNCTION makegood.stop_order(f makegood.reconciliation_findings, p_actor text)
 RETURNS TABLE (verdict text, reason text, workflow_id uuid, finding_state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   e makegood.workflow_executions;
-  v_why text := format('refunded at the provider, and the order went on: finding %s (%s)', f.id, f.class);
+  v_why text := format('%s, and the order went on: finding %s (%s)',
+    CASE f.class WHEN 'D07' THEN 'its charge failed' ELSE 'refunded at the provider' END, f.id, f.class);
+  v_busy boolean;
 BEGIN
   e := makegood.lock_order(f.order_id);
   IF e.id IS NULL OR e.finished_at IS NOT NULL OR e.held_at IS NOT NULL OR e.cancel_requested THEN
@@ -120,16 +123,23 @@ BEGIN
       THEN 'its workflow has ended' ELSE 'its workflow is stopped already: a person decides' END, e.id, NULL::text;
     RETURN;
   END IF;
-  PERFORM makegood.request_cancel(e.workflow_type, e.entity_id, p_actor, v_why);
-  IF e.lease_until IS NULL OR e.lease_until <= clock_timestamp() THEN
+  v_busy := coalesce(e.lease_until > clock_timestamp(), false);
+  IF f.class <> 'D07' THEN
+    PERFORM makegood.request_cancel(e.workflow_type, e.entity_id, p_actor, v_why);
+  ELSIF v_busy THEN
+    RETURN QUERY SELECT 'left', 'a worker has it', e.id, NULL::text;
+    RETURN;
+  END IF;
+  IF NOT v_busy THEN
     PERFORM makegood.pause_workflows(jsonb_build_array(jsonb_build_object(
-      'id', e.id, 'fence', e.fence, 'hold_reason', v_why, 'error_type', 'refunded_elsewhere')));
+      'id', e.id, 'fence', e.fence, 'hold_reason', v_why,
+      'error_type', CASE f.class WHEN 'D07' THEN 'not_paid' ELSE 'refunded_elsewhere' END)));
   END IF;
   RETURN QUERY SELECT 'stopped_order', v_why, e.id, NULL::text;
 END
 $$;
 COMMENT ON FUNCTION makegood.stop_order(makegood.reconciliation_findings, text) IS
-  'Asks for a finding''s order to be undone, and holds it for a person.';
+  'Holds a finding''s order for a person, and asks for it to be undone where its money is back.';
 
 CREATE OR REPLACE FUNCTION makegood.lock_order(p_order_id text) RETURNS makegood.workflow_executions
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,13 @@
 -- The life of findings: opened when seen, seen again, closed by themselves, reopened. One row per discrepancy.
 
+-- As the rules do. No search_path of its own, so that the planner can look inside.
+CREATE OR REPLACE FUNCTION makegood.order_unit(p_order_id text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT 'order:' || CASE WHEN length(p_order_id) <= 294 THEN p_order_id
+                          ELSE substr(p_order_id, 1, 250) || ' ' || md5(p_order_id) END
+$$;
+COMMENT ON FUNCTION makegood.order_unit(text) IS 'The unit of an order: order:<id>, or of a long id its beginning and its digest.';
+
 -- Judges what was seen and writes it down. p_counts: also the run's totals.
 CREATE OR REPLACE FUNCTION makegood.judge_all(p_run makegood.reconciliation_runs, p_counts boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -35,7 +43,7 @@ BEGIN
                'disputed_minor', c.disputed_minor + c.lost_minor, 'created_at', c.created_at)
                ORDER BY c.created_at, c.charge_id) FILTER (WHERE c.place <= 20) AS charges
         FROM (SELECT q.*, row_number() OVER (PARTITION BY q.unit ORDER BY q.created_at, q.charge_id) AS place
-                FROM (SELECT a.*, CASE WHEN a.link = 'linked' THEN 'order:' || a.first_order ELSE 'charge:' || a.charge_id END AS unit
+                FROM (SELECT a.*, CASE WHEN a.link = 'linked' THEN makegood.order_unit(a.first_order) ELSE 'charge:' || a.charge_id END AS unit
                         FROM charge_facts a) AS q
                WHERE q.unit IN (SELECT w.unit FROM verdicts w WHERE w.class LIKE 'D%')) AS c
        GROUP BY c.unit) AS k ON k.unit = v.unit
@@ -85,7 +93,7 @@ BEGIN
   SELECT 'name:' || c.charge_id, c.order_ref, c.charge_id, 'MATCHED', p_run_id
     FROM charge_facts c WHERE c.link = 'linked' AND c.order_ref <> c.first_order;
   DELETE FROM makegood.reconciliation_units AS u USING terms t
-   WHERE u.due_at <= t.due_before AND u.unit = 'order:' || u.order_id
+   WHERE u.due_at <= t.due_before AND u.unit = makegood.order_unit(u.order_id)
      AND NOT EXISTS (SELECT FROM seen_orders o WHERE o.order_id = u.order_id);
   INSERT INTO makegood.reconciliation_units AS u (unit, order_id, charge_id, class, due_at, run_id)
   SELECT j.unit, j.order_id, j.charge_id, j.class, j.due_at, p_run_id FROM judged j WHERE j.kept
@@ -114,7 +122,10 @@ BEGIN
   ), reopened AS (
     UPDATE makegood.reconciliation_findings AS f
        SET state = 'open', reopened = f.reopened + (a.state = 'resolved')::integer, resolved_at = NULL, resolution = NULL,
-           ignored_until = NULL
+           ignored_until = NULL,
+           -- Broken again is seen anew: what is to be seen twice before it is acted upon is counted from here.
+           runs_seen = CASE a.state WHEN 'resolved' THEN 1 ELSE f.runs_seen END,
+           last_seen_run = CASE a.state WHEN 'resolved' THEN p_run_id ELSE f.last_seen_run END
       FROM again a WHERE f.id = a.id
   ), told AS (
     INSERT INTO makegood.reconciliation_history (finding_id, from_state, to_state, class, changed_by, reason, run_id)
@@ -152,7 +163,12 @@ DECLARE
   v_closed bigint;
 BEGIN
   WITH gone AS MATERIALIZED (
-    SELECT f.id, f.state, f.class, j.class AS now_class
+    SELECT f.id, f.state, f.class, j.class AS now_class,
+           -- Its refund may be there before its answer is here. That something else has changed is no refund.
+           f.state = 'remedying' AND EXISTS (
+             SELECT FROM makegood.reconciliation_remedies r JOIN makegood.provider_refunds q
+                 ON q.charge_id = r.charge_id AND (q.id = r.refund_ref OR q.compensation_ref = r.id::text)
+              WHERE r.finding_id = f.id AND q.status IN ('succeeded', 'pending')) AS remedied
       FROM makegood.reconciliation_findings f
       LEFT JOIN judged j ON j.unit = f.unit
      WHERE f.state <> 'resolved'
@@ -165,13 +181,13 @@ BEGIN
   ), closed AS (
     UPDATE makegood.reconciliation_findings AS f
        SET state = 'resolved', resolved_at = t, ignored_until = NULL,
-           resolution = CASE WHEN g.state = 'remedying' THEN 'remedied'
+           resolution = CASE WHEN g.remedied THEN 'remedied'
                              WHEN g.now_class LIKE 'D%' THEN 'superseded by ' || g.now_class ELSE 'late_arrival' END
       FROM gone g WHERE f.id = g.id
   ), told AS (
     INSERT INTO makegood.reconciliation_history (finding_id, from_state, to_state, class, changed_by, reason, run_id)
-    SELECT g.id, g.state, 'resolved', CASE WHEN g.now_class LIKE 'D%' OR g.state = 'remedying' THEN g.class ELSE 'D28' END, 'run',
-           CASE WHEN g.state = 'remedying' THEN 'the remedy shows in the provider''s books'
+    SELECT g.id, g.state, 'resolved', CASE WHEN g.now_class LIKE 'D%' OR g.remedied THEN g.class ELSE 'D28' END, 'run',
+           CASE WHEN g.remedied THEN 'the remedy shows in the provider''s books'
                 WHEN g.now_class LIKE 'D%' THEN format('it is %s now', g.now_class) ELSE 'both sides agree now' END, p_run.id
       FROM gone g
     RETURNING 1
@@ -193,7 +209,7 @@ BEGIN
     FROM (SELECT c.currency, CASE v.class WHEN 'MATCHED' THEN 'matched' WHEN 'PENDING' THEN 'pending' ELSE v.class END AS bucket,
                  count(*) AS charges, sum(c.captured_minor) AS amount_minor
             FROM charge_facts c
-            JOIN verdicts v ON v.unit = CASE WHEN c.link = 'linked' THEN 'order:' || c.first_order ELSE 'charge:' || c.charge_id END
+            JOIN verdicts v ON v.unit = CASE WHEN c.link = 'linked' THEN makegood.order_unit(c.first_order) ELSE 'charge:' || c.charge_id END
            GROUP BY 1, 2
           UNION ALL
           SELECT p.currency, 'matched', p.charges, p.amount_minor FROM plain_sums p) AS b

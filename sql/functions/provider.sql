@@ -27,9 +27,10 @@ COMMENT ON FUNCTION makegood.provider_time(text) IS 'The same as read_time, quic
 
 CREATE OR REPLACE FUNCTION makegood.is_whole(p_text text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT coalesce(p_text ~ '^-?[0-9]{1,18}$', false)
+  SELECT coalesce(p_text ~ '^-?[0-9]{1,15}$', false)
 $$;
-COMMENT ON FUNCTION makegood.is_whole(text) IS 'Whether a text is a whole number that a bigint holds.';
+COMMENT ON FUNCTION makegood.is_whole(text) IS
+  'Whether a text is a whole number of at most 15 digits: thousands of such, or a thousand times one, fit into a bigint.';
 
 -- Why a row cannot be taken; null where it can.
 CREATE OR REPLACE FUNCTION makegood.refuse_provider_row(p_collection text, p_row jsonb) RETURNS text
@@ -43,7 +44,7 @@ LANGUAGE sql STABLE AS $$
     WHEN NOT EXISTS (SELECT FROM makegood.currencies c WHERE c.code = p_row->>'currency')
       THEN format('the currency %s does not exist (makegood.currencies)', p_row->>'currency')
     WHEN NOT makegood.is_whole(p_row->>'amount_minor')
-      THEN format('amount_minor is %s; it must be a whole number of minor units', coalesce(left(p_row->>'amount_minor', 30), 'missing'))
+      THEN format('amount_minor is %s; it must be a whole number of minor units, of at most 15 digits', coalesce(left(p_row->>'amount_minor', 30), 'missing'))
     WHEN makegood.provider_time(p_row->>'created_at') IS NULL
       THEN format('created_at is %s; it must be a time', coalesce(left(p_row->>'created_at', 40), 'missing'))
     WHEN EXISTS (SELECT FROM jsonb_each_text(p_row) f
@@ -61,7 +62,7 @@ LANGUAGE sql STABLE AS $$
       THEN format('its status is %s, which is not one of ours', coalesce(left(p_row->>'status', 30), 'missing'))
     WHEN p_collection = 'charges' THEN CASE
       WHEN NOT makegood.is_whole(p_row->>'captured_minor') OR (p_row->>'captured_minor')::bigint < 0
-        THEN 'captured_minor must be a whole number of minor units'
+        THEN 'captured_minor must be a whole number of minor units, of at most 15 digits'
       WHEN p_row->>'captured_minor' <> '0' AND p_row->>'status' <> 'succeeded'
         THEN format('it is %s and yet something was captured', p_row->>'status')
       WHEN jsonb_typeof(p_row->'livemode') IS DISTINCT FROM 'boolean' THEN 'livemode must be true or false'
@@ -72,7 +73,7 @@ LANGUAGE sql STABLE AS $$
     WHEN p_collection = 'balance_transactions' THEN CASE
       WHEN coalesce(length(p_row->>'kind'), 0) NOT BETWEEN 1 AND 100 THEN 'its kind must have 1 to 100 characters'
       WHEN NOT makegood.is_whole(p_row->>'fee_minor') OR NOT makegood.is_whole(p_row->>'net_minor')
-        THEN 'fee_minor and net_minor must be whole numbers of minor units'
+        THEN 'fee_minor and net_minor must be whole numbers of minor units, of at most 15 digits'
       END
     END
 $$;

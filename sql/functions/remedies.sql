@@ -22,7 +22,7 @@ BEGIN
     RETURN;
   END IF;
   IF f.remedy IN ('human', 'wait') THEN
-    RETURN QUERY SELECT 'left', CASE f.remedy WHEN 'wait' THEN 'its undo is under way' ELSE 'a person decides' END, NULL::uuid, NULL::uuid;
+    RETURN QUERY SELECT 'left', CASE f.remedy WHEN 'wait' THEN 'its workflow is under way' ELSE 'a person decides' END, NULL::uuid, NULL::uuid;
     RETURN;
   END IF;
   -- What a person has taken on is theirs, unless it was approved.
@@ -142,6 +142,15 @@ DECLARE
   v_id uuid := makegood.start_workflow('remedy', o.entity_id, jsonb_build_object(
     'remedy_id', o.id, 'finding_id', f.id, 'class', f.class, 'charge_id', f.charge_id, 'order_id', f.order_id,
     'livemode', o.environment = 'live',
+    -- What the verdict knows of: where the charge says otherwise, somebody refunds it as well.
+    'refunded_minor', (SELECT coalesce(sum(q.amount_minor), 0)::bigint FROM makegood.provider_refunds q
+                        WHERE q.charge_id = f.charge_id AND q.status IN ('succeeded', 'pending')),
+    -- A dispute of any of these may give the same money back. The latest, and no more than a check can ask about.
+    'other_charges', (SELECT coalesce(jsonb_agg(q.id ORDER BY q.id), '[]')
+                        FROM (SELECT k.id FROM makegood.provider_charges c JOIN makegood.provider_charges k
+                                  ON k.provider = c.provider AND k.livemode = c.livemode AND k.captured_minor > 0
+                                 AND k.id <> c.id AND k.id = ANY (makegood.charges_of(f))
+                               WHERE c.id = f.charge_id ORDER BY k.created_at DESC, k.id LIMIT 10) AS q),
     -- D19: the undo whose refund is missing. It is looked for once more before another one is made.
     'compensation_id', (SELECT c.id FROM makegood.compensations c JOIN makegood.workflow_executions e ON e.id = c.workflow_id
                          WHERE f.class = 'D19' AND e.entity_id = f.order_id AND c.step = 'charge' LIMIT 1)),
@@ -247,6 +256,29 @@ $$;
 COMMENT ON FUNCTION makegood.settle_remedy(text) IS
   'Ends a remedy and its finding with the workflow that carried it out; a second time nothing.';
 
+-- What our books should say was refunded: not what they say and this one besides, for their owner may have heard of it
+-- from the provider. What only gave back what was taken too much is no refund of the order, as in the rules; and what
+-- our books say beyond it is not for a job to take away.
+CREATE OR REPLACE FUNCTION makegood.refunded_of_order(o makegood.reconciliation_remedies) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT greatest(q.refunded_minor, s.refunded_minor - greatest(s.captured_minor - q.amount_minor, 0))::bigint
+    FROM makegood.reconcilable_orders q
+   CROSS JOIN LATERAL (
+     SELECT coalesce(sum(c.captured_minor), 0) AS captured_minor,
+            coalesce(sum(r.refunded_minor), 0)
+            -- This one may not have shown there yet.
+            + CASE WHEN EXISTS (SELECT FROM makegood.provider_refunds d WHERE d.id = o.refund_ref) THEN 0
+                   ELSE o.amount_minor END AS refunded_minor
+       FROM makegood.provider_charges c
+      CROSS JOIN LATERAL (SELECT sum(d.amount_minor) AS refunded_minor FROM makegood.provider_refunds d
+                           WHERE d.charge_id = c.id AND d.status IN ('succeeded', 'pending')) AS r
+      WHERE (c.order_ref = q.order_id OR c.payment_ref = q.payment_ref OR c.id = q.payment_ref)
+        AND c.status = 'succeeded' AND c.currency = q.currency AND c.livemode = (o.environment = 'live')) AS s
+   WHERE q.order_id = o.order_id LIMIT 1
+$$;
+COMMENT ON FUNCTION makegood.refunded_of_order(makegood.reconciliation_remedies) IS
+  'How much of a remedy''s order was refunded, its own refund with it, as the provider''s books have it.';
+
 -- Our own books learn of a refund: once, in the transaction that ends it or, where their owner's function failed then,
 -- when a later run asks again. A team's function that fails must not lose the refund's answer.
 CREATE OR REPLACE FUNCTION makegood.tell_books(p_remedy_id uuid) RETURNS boolean
@@ -259,8 +291,7 @@ BEGIN
     RETURN false;
   END IF;
   BEGIN
-    IF NOT makegood.correct_order(o.order_id, NULL, o.amount_minor + coalesce((SELECT q.refunded_minor
-         FROM makegood.reconcilable_orders q WHERE q.order_id = o.order_id), 0), NULL, NULL) THEN
+    IF NOT makegood.correct_order(o.order_id, NULL, makegood.refunded_of_order(o), NULL, NULL) THEN
       RAISE EXCEPTION 'order % cannot be corrected from here', o.order_id USING ERRCODE = 'MG011';
     END IF;
   EXCEPTION WHEN OTHERS THEN

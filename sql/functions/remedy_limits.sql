@@ -39,13 +39,26 @@ $$;
 COMMENT ON FUNCTION makegood.find_run_obstacle(uuid, jsonb) IS
   'Why no remedy of a run may be done: stopped, no_run, stale or abnormal; no row if they may.';
 
+-- The charges that a finding is about: its own, and all that name its order or pay for it.
+CREATE OR REPLACE FUNCTION makegood.charges_of(f makegood.reconciliation_findings) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_payment text := (SELECT o.payment_ref FROM makegood.reconcilable_orders o WHERE o.order_id = f.order_id LIMIT 1);
+BEGIN
+  RETURN ARRAY(SELECT f.charge_id WHERE f.charge_id IS NOT NULL
+               UNION SELECT c.id FROM makegood.provider_charges c WHERE c.order_ref = f.order_id
+               UNION SELECT c.id FROM makegood.provider_charges c WHERE c.payment_ref = v_payment
+               UNION SELECT c.id FROM makegood.provider_charges c WHERE c.id = v_payment);
+END
+$$;
+COMMENT ON FUNCTION makegood.charges_of(makegood.reconciliation_findings) IS 'The ids of every charge that a finding''s order may have.';
+
 -- Whether the books of a finding's unit have changed since the run that last saw it: then the verdict is an old one, and
 -- the next run judges anew. A charge that arrived in the meantime is seen here.
 CREATE OR REPLACE FUNCTION makegood.has_changed_since(f makegood.reconciliation_findings) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_xid xid8 := (SELECT r.until_xid FROM makegood.reconciliation_runs r WHERE r.id = f.last_seen_run);
-  v_payment text := (SELECT o.payment_ref FROM makegood.reconcilable_orders o WHERE o.order_id = f.order_id);
   v_charges text[];
 BEGIN
   IF f.class = 'D01' AND EXISTS (
@@ -56,8 +69,7 @@ BEGIN
   IF v_xid IS NULL THEN
     RETURN false;
   END IF;
-  v_charges := ARRAY(SELECT f.charge_id UNION SELECT c.id FROM makegood.provider_charges c WHERE c.order_ref = f.order_id
-                     UNION SELECT c.id FROM makegood.provider_charges c WHERE c.payment_ref = v_payment);
+  v_charges := makegood.charges_of(f);
   RETURN EXISTS (SELECT FROM makegood.provider_charges c WHERE c.id = ANY (v_charges) AND c.changed_xid >= v_xid)
       OR EXISTS (SELECT FROM makegood.provider_refunds c WHERE c.charge_id = ANY (v_charges) AND c.changed_xid >= v_xid)
       OR EXISTS (SELECT FROM makegood.provider_disputes c WHERE c.charge_id = ANY (v_charges) AND c.changed_xid >= v_xid)
@@ -88,6 +100,15 @@ $$;
 COMMENT ON FUNCTION makegood.remedy_digest(text, text, bigint, text) IS
   'SHA-256 in hex of class, charge, amount and currency.';
 
+-- A finding that had closed and broke again is as young as that: what it was before says nothing of now.
+CREATE OR REPLACE FUNCTION makegood.broken_since(f makegood.reconciliation_findings) RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT greatest(f.first_seen_at, (SELECT max(h.changed_at) FROM makegood.reconciliation_history h
+    WHERE f.reopened > 0 AND h.finding_id = f.id AND h.from_state = 'resolved' AND h.to_state = 'open'))
+$$;
+COMMENT ON FUNCTION makegood.broken_since(makegood.reconciliation_findings) IS
+  'When a finding was first seen, or seen again after it had closed.';
+
 -- Of one finding. p_own: the remedy that asks about itself.
 CREATE OR REPLACE FUNCTION makegood.find_obstacle(
   f makegood.reconciliation_findings, p_terms jsonb, p_own uuid DEFAULT NULL)
@@ -117,10 +138,11 @@ BEGIN
     (4, EXISTS (SELECT FROM makegood.reconciliation_findings h WHERE h.class = 'D17' AND h.currency = f.currency
                    AND h.state IN ('open', 'acknowledged', 'remedying')),
         'halted', format('amounts in %s are in doubt (D17): nothing in that currency is refunded', f.currency)),
-    (5, EXISTS (SELECT FROM makegood.provider_disputes d WHERE d.charge_id = f.charge_id AND d.status IN ('open', 'lost')),
-        'disputed', 'the charge is disputed: a refund would give the money twice'),
+    (5, EXISTS (SELECT FROM makegood.provider_disputes d WHERE d.status IN ('open', 'lost')
+                   AND d.charge_id = ANY (makegood.charges_of(f))),
+        'disputed', 'a charge of the order is disputed: a refund would give the money twice'),
     (6, f.class = 'D01' AND c.order_ref IS NULL, 'not_ours', 'the charge does not carry our metadata'),
-    (7, f.class = 'D01' AND (f.runs_seen < 2 OR f.last_seen_at - f.first_seen_at
+    (7, f.class = 'D01' AND (f.runs_seen < 2 OR f.last_seen_at - makegood.broken_since(f)
                              < make_interval(secs => (p_terms->>'orphan_seconds')::double precision)),
         'too_young', 'an orphan is refunded when two runs an hour apart have not found its order'),
     (8, v_amount <= 0, 'nothing_left', 'nothing of the charge is left to refund'),

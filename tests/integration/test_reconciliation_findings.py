@@ -89,6 +89,78 @@ def test_finding_that_breaks_again_is_reopened_in_its_own_row(books: Books, kind
     assert history(books) == [("open", "resolved", "D28"), ("resolved", "open", "D06")]
 
 
+@pytest.mark.parametrize(
+    ("happens", "resolution"),
+    [
+        ("an order", "late_arrival"),
+        ("a dispute", "superseded by D24"),
+        ("its refund", "remedied"),
+        ("a refund of somebody else", "late_arrival"),
+    ],
+)
+def test_finding_under_remedy_closes_as_remedied_only_where_its_refund_is_there(
+    books: Books, happens: str, resolution: str
+) -> None:
+    """A duplicate whose refund is on the wire, and a run that comes in between."""
+    name = books.write(Case("twice", Order(), (FULL, Charge(1000, age=timedelta(days=2)))))
+    books.run()
+    remedy = start_remedy(books)
+    if happens == "an order":  # the other charge was for that one
+        books.write_order(f"{name}-b", Order(payment=f"pi-{name}-2"))
+        books.rows("UPDATE makegood.provider_charges SET order_ref = %s WHERE id = %s", f"{name}-b", f"ch-{name}-2")
+    elif happens == "a dispute":
+        books.rows(
+            "INSERT INTO makegood.provider_disputes (id, provider, charge_id, status, amount_minor, currency, created_at)"
+            " VALUES ('du', 'stripe', %s, 'open', 1000, 'EUR', %s)", f"ch-{name}-2", NOW - timedelta(days=1),
+        )  # fmt: skip
+    else:
+        books.rows(
+            "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at,"
+            " compensation_ref) VALUES ('re', 'stripe', %s, 'succeeded', 1000, 'EUR', %s, %s)",
+            f"ch-{name}-2", NOW - timedelta(days=2),
+            None if happens == "a refund of somebody else" else str(remedy),
+        )  # fmt: skip
+    books.run()
+    (finding,) = [row for row in books.findings() if row["class"] == "D08"]
+    assert (finding["state"], finding["resolution"]) == ("resolved", resolution)
+
+
+def start_remedy(books: Books) -> object:
+    """As if a worker had it: begun, and no answer yet."""
+    (row,) = books.rows(
+        "INSERT INTO makegood.reconciliation_remedies (id, finding_id, run_id, environment, class, remedy, order_id, charge_id,"
+        " customer_ref, amount_minor, currency, sequence, entity_id, digest, proposed_by, proposed_at)"
+        " SELECT gen_random_uuid(), f.id, f.last_seen_run, 'test', f.class, f.remedy, f.order_id, f.charge_id, f.customer_ref,"
+        " 1000, 'EUR', 1, 'remedy:x:D08:1', repeat('0', 64), 'job', clock_timestamp()"
+        " FROM makegood.reconciliation_findings f RETURNING id"
+    )
+    books.rows("UPDATE makegood.reconciliation_remedies SET state = 'started', started_at = clock_timestamp()")
+    books.rows("UPDATE makegood.reconciliation_findings SET state = 'remedying'")
+    return row["id"]
+
+
+def test_orphan_that_breaks_again_is_as_young_as_that(books: Books) -> None:
+    """Its order came and went: one run has seen that it is gone, however often it was an orphan before."""
+    name = books.write(ORPHAN)
+    for _ in range(3):
+        books.run()
+    books.rows("UPDATE makegood.reconciliation_findings SET first_seen_at = first_seen_at - interval '3 days'")
+    books.write_order(name, Order())
+    books.run()
+    books.rows("DELETE FROM makegood.orders")
+    obstacle = "SELECT o.obstacle FROM makegood.reconciliation_findings f, makegood.find_obstacle(f, %s::jsonb) o WHERE f.class = 'D01'"
+    terms = Jsonb({"livemode": False, "orphan_seconds": 3600, "refusals_max": 3})
+    books.run()
+    (finding,) = books.findings()
+    assert (finding["state"], finding["reopened"], finding["runs_seen"]) == ("open", 1, 1)
+    assert books.rows(obstacle, terms) == [{"obstacle": "too_young"}]
+    books.run()
+    assert books.findings()[0]["runs_seen"] == 2
+    assert books.rows(obstacle, terms) == [{"obstacle": "too_young"}]  # two runs, but not an hour apart
+    books.rows("UPDATE makegood.reconciliation_findings SET last_seen_at = clock_timestamp() + interval '61 minutes'")
+    assert books.rows(obstacle, terms) == []
+
+
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 def test_finding_that_becomes_another_class_is_superseded(books: Books, kind: str) -> None:
     name = books.write(Case("missing", Order(), ()))
@@ -120,9 +192,7 @@ def test_young_orphan_is_judged_when_its_time_has_come(books: Books) -> None:
     (unit,) = books.rows("SELECT * FROM makegood.reconciliation_units")
     assert (unit["class"], unit["due_at"]) == ("PENDING", NOW + timedelta(minutes=1))
     books.trust(NOW + timedelta(minutes=2))
-    books.rows(
-        "UPDATE makegood.reconciliation_units SET due_at = %s", NOW
-    )  # its minute is over, whatever the clock says
+    books.rows("UPDATE makegood.reconciliation_units SET due_at = %s", NOW)  # however long this file has been running
     books.run("incremental")
     assert books.open_by_unit() == {f"charge:ch-{name}-1": ("D01", 1000)}
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -331,13 +332,16 @@ def test_window_without_an_end_is_refused_before_a_run_is_opened(here: Path, boo
 def test_alarming_and_large_findings_are_told_once_and_small_ones_not(here: Path, books: Books) -> None:
     small, large = books.write(DOUBLE), books.write(LARGE)
     wrong_unit = books.write(Case("unit", Order(amount=1000), (Charge(100_000),)))
+    wrong_mode = books.write(Case("mode", None, (Charge(1000, live=True, names=None),)))
+    authorised = Charge(0, "authorized", 1000, lapses_in=timedelta(hours=5))
+    lapsing = books.write(Case("lapsing", Order(status="pending", workflow="active"), (authorised,)))
 
     for _ in range(3):
         reconciling.match_run(begin(kind="full"))
 
     told = {one["entity_id"]: one["class"] for one in alerts(books)}
-    assert told == {large: "D22", wrong_unit: "D17"}
-    assert len(alerts(books)) == 2
+    assert told == {large: "D22", wrong_unit: "D17", f"ch-{wrong_mode}-1": "D27", lapsing: "D13"}
+    assert len(alerts(books)) == 4
     assert small not in told
 
 

@@ -101,6 +101,49 @@ def test_refund_of_a_failed_order_is_told_to_our_books_in_the_same_breath(plot: 
     assert row["refunded_minor"] == AMOUNT_MINOR
 
 
+@pytest.mark.parametrize(
+    ("booked", "refunded", "says"),
+    [
+        (0, [], AMOUNT_MINOR),
+        (AMOUNT_MINOR, [], AMOUNT_MINOR),  # their webhook was quicker
+        (500, [500], AMOUNT_MINOR),  # the rest of it
+        (0, [500], AMOUNT_MINOR),  # what was refunded before was never booked
+    ],
+)
+def test_books_say_what_the_provider_refunded_in_all_whoever_else_wrote_it_down(
+    plot: Plot, booked: int, refunded: list[int], says: int
+) -> None:
+    plot.allow("D03")
+    plot.order("order-1", status="cancelled")
+    finding = plot.find("D03", amount_minor=AMOUNT_MINOR)
+    for number, amount in enumerate(refunded):
+        plot.refund_by_hand(finding.charge_id, amount)
+        plot.database.rows(
+            "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at)"
+            " VALUES (%s, 'stripe', %s, 'succeeded', %s, 'EUR', clock_timestamp())",
+            (f"re_{number}", finding.charge_id, amount),
+        )
+    write = f"UPDATE makegood.orders SET refunded_minor = {booked}"
+    assert sweep(plot, change=before_call("refund", lambda: plot.database.rows(write)))["remedied"] == 1
+    (row,) = plot.database.rows("SELECT refunded_minor FROM makegood.orders WHERE id = 'order-1'")
+    assert row["refunded_minor"] == says
+
+
+def test_books_do_not_count_what_only_gave_back_a_duplicate(plot: Plot) -> None:
+    plot.allow("D03")
+    plot.order("order-1", status="cancelled")
+    other = plot.charge("order-1")
+    plot.database.rows(
+        "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at)"
+        " VALUES ('re_other', 'stripe', %s, 'succeeded', %s, 'EUR', clock_timestamp())",
+        (other, AMOUNT_MINOR),
+    )
+    plot.find("D03")
+    assert sweep(plot)["remedied"] == 1
+    (row,) = plot.database.rows("SELECT refunded_minor FROM makegood.orders WHERE id = 'order-1'")
+    assert row["refunded_minor"] == AMOUNT_MINOR
+
+
 def test_books_that_cannot_be_told_do_not_lose_the_refund_and_are_told_later(plot: Plot, shop: ShopControl) -> None:
     plot.allow("D03")
     finding = plot.find("D03")
@@ -203,6 +246,24 @@ def test_dispute_that_our_books_know_stops_it_before_anybody_is_asked(plot: Plot
         (finding.charge_id,),
     )
     assert plot.carry_out(finding)["verdict"] == "disputed"
+
+
+def test_dispute_of_the_orders_other_charge_stops_the_refund_in_our_books_and_at_the_provider(
+    plot: Plot, shop: ShopControl
+) -> None:
+    """The customer got one of the two back from the bank: another refund would be the second."""
+    plot.allow("D08")
+    finding, other = plot.find("D08"), plot.charge("order-1")
+    dispute = shop.open_dispute(other)
+    assert sweep(plot) == {"started": 1, "refused": 1}
+    assert "disputed" in plot.remedies()[0]["reason"]
+    plot.database.rows(
+        "INSERT INTO makegood.provider_disputes (id, provider, charge_id, status, amount_minor, currency, created_at)"
+        " VALUES (%s, 'stripe', %s, 'lost', 1999, 'EUR', clock_timestamp())",
+        (dispute["id"], other),
+    )
+    assert plot.carry_out(finding)["verdict"] == "disputed"
+    assert count_refunds(shop) == 0
 
 
 def test_switch_thrown_after_the_start_stops_the_refund(plot: Plot, shop: ShopControl) -> None:
@@ -430,6 +491,30 @@ def test_refund_that_is_missing_is_looked_for_before_it_is_made_again(plot: Plot
     assert plot.finding(finding)["state"] == "open"
 
 
+@pytest.mark.parametrize("class_", ["D19", "D08"])
+def test_part_that_somebody_else_refunded_after_the_verdict_is_not_refunded_again(
+    plot: Plot, shop: ShopControl, class_: str
+) -> None:
+    """Enough of the charge is left for a second one: only what was refunded already tells."""
+    plot.allow(class_)
+    charge_id = plot.charge("order-1", 1000)
+    remedy = "retry_refund" if class_ == "D19" else "refund"
+    finding = plot.find(class_, amount_minor=300, charge_id=charge_id, remedy=remedy)
+    by_hand = plot.refund_by_hand(charge_id, 300)
+    assert sweep(plot) == {"started": 1, "refused": 1}
+    assert plot.remedies()[0]["reason"] == "300 of the charge was refunded, the verdict knows of 0"
+    assert count_refunds(shop) == 1
+    plot.database.rows(
+        "INSERT INTO makegood.provider_refunds (id, provider, charge_id, status, amount_minor, currency, created_at)"
+        " VALUES (%s, 'stripe', %s, 'succeeded', 300, 'EUR', clock_timestamp())",
+        (by_hand, charge_id),
+    )
+    # Should a verdict know of it and still want one, it is another one.
+    assert sweep(plot)["remedied"] == 1
+    assert count_refunds(shop) == 2
+    assert plot.finding(finding)["state"] == "resolved"
+
+
 def test_refund_that_is_missing_is_made_under_a_key_of_its_own(plot: Plot, shop: ShopControl) -> None:
     plot.allow("D19")
     plot.find("D19", remedy="retry_refund")
@@ -463,6 +548,23 @@ def test_refunded_order_that_goes_on_is_stopped_and_held(plot: Plot, shop: ShopC
     row = get_row(plot.database)
     assert row["cancel_requested"]
     assert row["held_at"] is not None
+    assert plot.finding(finding)["state"] == "open"
+    assert sweep(plot) == {"left": 1}
+
+
+def test_order_that_goes_on_though_its_charge_failed_is_held_and_not_undone(plot: Plot, shop: ShopControl) -> None:
+    plot.allow("D07")
+    stick(plot.database, plot.settings, shop, {"order-1": "reserve"})
+    finding = plot.find("D07", charge_id="ch_1", remedy="stop")
+    plot.database.rows(
+        "UPDATE makegood.workflow_executions SET lease_owner = 'w', lease_until = now() + interval '1 minute'"
+    )
+    assert sweep(plot) == {"left": 1}
+    plot.database.rows("UPDATE makegood.workflow_executions SET lease_owner = NULL, lease_until = NULL")
+    assert sweep(plot) == {"stopped_order": 1}
+    row = get_row(plot.database)
+    assert not row["cancel_requested"]
+    assert row["held_reason"].startswith("its charge failed")
     assert plot.finding(finding)["state"] == "open"
     assert sweep(plot) == {"left": 1}
 

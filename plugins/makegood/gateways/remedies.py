@@ -7,6 +7,7 @@ definite no.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import chain
 from typing import Any, cast
 
 import stripe
@@ -52,14 +53,16 @@ class Remedies:
         try:
             charge = (await self._client.v1.charges.retrieve_async(request["charge"], None, READING)).to_dict()
             about = cast(Any, {"charge": request["charge"], "limit": PAGE})
-            disputes = await self._client.v1.disputes.list_async(about, READING)
             refunds = await self._client.v1.refunds.list_async(about, READING)
+            disputes = [await self._disputes_of(name) for name in (request["charge"], *other_charges(call))]
         except stripe.StripeError as error:
             return classify(error)
-        refusal = find_refusal(
-            call, charge, [item.to_dict() for item in disputes.data], [item.to_dict() for item in refunds.data]
-        )
+        refusal = find_refusal(call, charge, list(chain(*disputes)), [item.to_dict() for item in refunds.data])
         return refusal or await self._check_ours(call)
+
+    async def _disputes_of(self, charge: str) -> list[dict[str, Any]]:
+        page = await self._client.v1.disputes.list_async(cast(Any, {"charge": charge, "limit": PAGE}), READING)
+        return [item.to_dict() for item in page.data]
 
     async def _check_ours(self, call: Call) -> Outcome:
         try:
@@ -121,7 +124,7 @@ def find_refusal(
     disputes: list[dict[str, Any]],
     refunds: list[dict[str, Any]],
 ) -> Failed | None:
-    """Why the charge, as it is now, is not to be refunded; pure."""
+    """Why the charge, as it is now, is not to be refunded; pure. The disputes are of all charges of the order."""
     assert call.amount_minor is not None  # a remedy without money is no workflow
     currency = str(charge.get("currency")).upper()
     captured, refunded = int(charge.get("amount_captured") or 0), int(charge.get("amount_refunded") or 0)
@@ -132,12 +135,25 @@ def find_refusal(
     if currency != call.currency:
         return Failed("currency", f"the charge is in {currency}, not in {call.currency}")
     if any(dispute.get("status") not in DISPUTES_OVER for dispute in disputes):
-        return Failed("disputed", "the charge is disputed: a refund would give the money twice")
+        return Failed("disputed", "a charge of the order is disputed: a refund would give the money twice")
     if again and any(_is_of(refund, again) and refund.get("status") not in DEAD_REFUNDS for refund in refunds):
         return Failed("refund_found", f"the refund of compensation {again} is there after all")
     if left < call.amount_minor:
         return Failed("nothing_left", f"{left} of the charge is left, {call.amount_minor} was to go back")
-    return None
+    return find_other_refund(call, from_stripe_amount(refunded, currency))
+
+
+def find_other_refund(call: Call, refunded_minor: int) -> Failed | None:
+    """Whether another amount was refunded than the verdict knows of; what it knew was not always kept."""
+    seen = call.context.get("refunded_minor")
+    if seen is None or refunded_minor == seen:
+        return None
+    return Failed("refunded_elsewhere", f"{refunded_minor} of the charge was refunded, the verdict knows of {seen}")
+
+
+def other_charges(call: Call) -> list[str]:
+    """What else was taken for the same order; a remedy that began before these were kept has none."""
+    return [str(name) for name in call.context.get("other_charges") or []]
 
 
 def _is_of(refund: Mapping[str, Any], compensation_id: str) -> bool:

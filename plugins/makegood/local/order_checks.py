@@ -34,13 +34,30 @@ SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a
 SAMPLED = """
 SELECT count(*) - count(DISTINCT o.order_id),
        count(*) FILTER (WHERE o.status IS NULL OR o.status NOT IN ('pending', 'paid', 'fulfilled', 'cancelled')),
-       count(*) FILTER (WHERE o.changed_xid IS NULL)
-  FROM (SELECT order_id, status, changed_xid FROM makegood.reconcilable_orders LIMIT %s) AS o
+       count(*) FILTER (WHERE o.changed_xid IS NULL),
+       count(*) FILTER (WHERE o.amount_minor IS NULL OR o.amount_minor NOT BETWEEN 0 AND 999999999999999),
+       count(*) FILTER (WHERE o.currency IS NULL OR NOT EXISTS (
+         SELECT FROM makegood.currencies c WHERE c.code = o.currency)),
+       count(*) FILTER (WHERE o.refunded_minor IS NULL OR o.written_off_minor IS NULL OR o.dispute_known IS NULL
+                           OR o.partial_shipment IS NULL),
+       count(*) FILTER (WHERE o.created_at IS NULL)
+  FROM (SELECT * FROM makegood.reconcilable_orders LIMIT %s) AS o
 """
+
+# What each count of SAMPLED is of.
+IN_A_SAMPLE = (
+    "ids come twice or are null",
+    "statuses are not known",
+    "have no changed_xid",
+    "have no amount_minor, or one below zero or of more than 15 digits",
+    "currencies are not known: three capitals, for example EUR",
+    "refunded_minor, written_off_minor, dispute_known or partial_shipment is null: 0 or false is meant",
+    "have no created_at",
+)
 
 
 def check_orders(connection: psycopg.Connection[tuple[object, ...]]) -> Check:
-    """Columns and types of all of it; ids, statuses and stamps of a sample."""
+    """Columns and types of all of it; what is in them of a sample: a null there would read as if nothing were wrong."""
     found = {str(name): str(kind) for name, kind in connection.execute(COLUMNS).fetchall()}
     wrong = [
         f"{name} is {found.get(name, 'missing')}, not {kind}"
@@ -48,13 +65,8 @@ def check_orders(connection: psycopg.Connection[tuple[object, ...]]) -> Check:
         if found.get(name, "").replace("character varying", "text") != kind
     ]
     if not wrong:
-        twice, unknown, unstamped = connection.execute(SAMPLED, (SAMPLE,)).fetchone() or (0, 0, 0)
-        facts = (
-            (twice, "ids come twice or are null"),
-            (unknown, "statuses are not known"),
-            (unstamped, "have no changed_xid"),
-        )
-        wrong = [f"{n} of a sample: {what}" for n, what in facts if n]
+        counts = connection.execute(SAMPLED, (SAMPLE,)).fetchone() or ()
+        wrong = [f"{n} of a sample: {what}" for n, what in zip(counts, IN_A_SAMPLE, strict=True) if n]
     if wrong:
         todo = "Correct your definition of makegood.reconcilable_orders; its comments say what each column is."
         return fail(NAME, "; ".join(wrong), todo, blocks=False)

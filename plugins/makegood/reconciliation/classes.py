@@ -4,8 +4,9 @@ from __future__ import annotations
 
 # Known and watched, or only written down: nobody has to do anything.
 ONLY_RECORDED = frozenset({"D04", "D09", "D12", "D15", "D30"})
-# Somebody is told at once, whatever the amount: money left twice, or amounts are wrong by a power of ten.
-ALARMING = frozenset({"D17", "D22"})
+# Somebody is told at once, whatever the amount: an authorisation is about to be lost, amounts are wrong by a power of
+# ten, money left twice, or test and real charges are mixed.
+ALARMING = frozenset({"D13", "D17", "D22", "D27"})
 
 NAMES = {
     "D01": ("Orphan charge", "The provider took money for an order that we do not have."),
@@ -49,7 +50,7 @@ REMEDIES = {
     "correct": "correct our books",
     "record": "record it in our books",
     "stop": "stop the order",
-    "wait": "wait for the undo",
+    "wait": "wait for its workflow",
     "human": "a person decides",
 }
 

@@ -74,7 +74,7 @@ class Decided:
 def decide(found: Candidate, *, outage: Outage | None = None) -> Decision:
     """What to do now; the first that holds."""
     if found.remedy == "wait":
-        return Decision("wait", "its undo is under way")
+        return Decision("wait", "its workflow is under way")
     if found.remedy == "human":
         return Decision("leave", f"{found.class_} is for a person")
     if found.obstacle is not None:
