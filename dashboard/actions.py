@@ -29,11 +29,15 @@ ROLES = {"approve": "approver", "approve_refund": "approver"}  # everything else
 
 @dataclass
 class Asked:
-    """One form that was opened: what it is about, its token, and the answer once there is one."""
+    """One form that was opened: what it is about, its token, and the answer once there is one.
+
+    ``digest`` is of what was shown first: whatever is read later, nothing else is sent.
+    """
 
     kind: str
     about: dict[str, Any]
     token: uuid.UUID = field(default_factory=uuid.uuid4)
+    digest: str | None = None
     answer: Answer | None = None
     refused: Refused | None = None
 
@@ -111,10 +115,24 @@ def _draw(form: Form, asked: Asked) -> None:
     st.text(found.will)
     if asked.refused:
         show_words("wrong", (asked.refused.why, asked.refused.todo))
-    if found.possible:
-        _show_form(form, asked)
-    else:
+    asked.digest = asked.digest or found.digest
+    if not found.possible:
         _show_close(asked)
+    elif found.digest != asked.digest:
+        _show_changed(asked, found.digest)
+    else:
+        _show_form(form, asked)
+
+
+def _show_changed(asked: Asked, digest: str | None) -> None:
+    """What is above is not what was shown when the form opened: it is read before anything can be sent."""
+    show_words("wrong", ("It is not what you were shown before, and nothing was sent. This is what it is now.",))
+    st.button("I have read it", key=f"read-{asked.token}", on_click=_accept, args=(asked, digest))
+
+
+def _accept(asked: Asked, digest: str | None) -> None:
+    """The digest is that of the page on which the button stood."""
+    asked.digest = digest
 
 
 def _show_form(form: Form, asked: Asked) -> None:
@@ -229,7 +247,7 @@ FORMS = {
         "Approve",
         facts.look_at_request,
         lambda actor, login, asked, reason, _: actor.approve(
-            login, asked.token, asked.about["id"], asked.about["digest"], reason
+            login, asked.token, asked.about["id"], asked.digest or "", reason
         ),
     ),
     "refuse": Form(
@@ -267,7 +285,7 @@ FORMS = {
         "Approve",
         finding_facts.look_at_refund,
         lambda actor, login, asked, reason, _: actor.approve_refund(
-            login, asked.token, asked.about["finding"], asked.about["digest"], reason
+            login, asked.token, asked.about["finding"], asked.digest or "", reason
         ),
     ),
     "refuse_refund": Form(

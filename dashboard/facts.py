@@ -15,12 +15,16 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True)
 class Facts:
-    """``lines`` may carry what others wrote; ``will`` is ours; ``orders`` are all that a group consists of."""
+    """``lines`` may carry what others wrote; ``will`` is ours; ``orders`` are all that a group consists of.
+
+    ``digest`` stands for what a second person is shown: what is sent is the one that was shown, not one read later.
+    """
 
     lines: list[str]
     will: str
     possible: bool = True
     orders: list[str] = field(default_factory=list)
+    digest: str | None = None
 
 
 def look_at_order(about: About) -> Facts:
@@ -100,8 +104,8 @@ def look_at_request(about: About) -> Facts:
     row, orders = _find_request(about)
     if row is None or row["state"] != "requested":
         return Facts(["Nobody waits for this any more."], "Nothing to do.", possible=False)
-    about["digest"] = row["digest"]
-    return Facts(request_lines(row), "Approved, it can be carried out once, exactly like this.", orders=orders)
+    will = "Approved, it can be carried out once, exactly like this."
+    return Facts(request_lines(row), will, orders=orders, digest=row["digest"])
 
 
 def look_at_approved(about: About) -> Facts:
