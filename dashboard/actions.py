@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import acting, facts, finding_facts, formats, identity, live, verdicts
+from dashboard import acting, facts, finding_facts, formats, identity, live, tables, verdicts
 from dashboard.acting import Actor, Answer, Refused
 from dashboard.data import now
 from dashboard.database import Away
@@ -169,6 +169,7 @@ def _send(form: Form, asked: Asked, reason: str, proof: str) -> None:
         if person is None or not person.login:
             raise Refused("Nobody is logged in.", "Log in and try again.")  # noqa: TRY301 - said like any other refusal
         asked.answer, asked.refused = form.send(acting.actor(), person.login, asked, reason, proof), None
+        tables.forget_ticks()
     except (Refused, identity.Stranger) as refused:
         asked.refused = refused if isinstance(refused, Refused) else Refused(str(refused))
     st.cache_data.clear()  # what was acted on is seen at once

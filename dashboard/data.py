@@ -198,8 +198,9 @@ def find_letter_groups(state: str) -> Rows:
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
-def find_letters(signature: str, state: str, after: str | None) -> Page:
-    return read_page("dead_letters", {"signature": signature, "state": state}, after, "last_failed_at")
+def find_letters(source: str, signature: str, state: str, after: str | None) -> Page:
+    about = {"source": source, "signature": signature, "state": state}
+    return read_page("dead_letters", about, after, "last_failed_at")
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)

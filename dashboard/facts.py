@@ -66,6 +66,8 @@ def look_at_group(about: About) -> Facts:
     lines = [
         f"{formats.plural(len(items), 'order')}, of which {count:,} are held now" + (f", {money}" if money else "")
     ]
+    if about.get("signature"):
+        lines.append(f"All that failed like this: {seen_text(about['signature'])}")
     if about.get("more"):
         lines.append(f"There are more than {len(items):,} alike: the others are for the next time.")
     limit = get_settings().approval_above_orders
@@ -116,9 +118,10 @@ def look_at_approved(about: About) -> Facts:
     return Facts(lines, "It is carried out now, once, exactly as it was approved.", orders=orders)
 
 
-def find_alike(signature: str) -> list[dict[str, str]]:
+def find_alike(source: str, signature: str) -> list[dict[str, str]]:
     """Everything parked that failed in one way, as far as one act takes it, and one more to say that there is more."""
-    rows = data.get_fresh("parked_alike", {"signature": signature, "limit": data.GROUP_MAX + 1})
+    about = {"source": source, "signature": signature, "limit": data.GROUP_MAX + 1}
+    rows = data.get_fresh("parked_alike", about)
     return [{"workflow_type": row["workflow_type"], "entity_id": row["entity_id"]} for row in rows]
 
 

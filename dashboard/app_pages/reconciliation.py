@@ -200,7 +200,7 @@ def show_classes(counts: data.Rows) -> None:
         key="classes",
         widths={"findings": 80, "what it means": "large"},
     )
-    if chosen and chosen != live.get_parameter("class"):
+    if chosen:
         st.switch_page(live.page("reconciliation"), query_params={"class": chosen})
 
 

@@ -163,7 +163,7 @@ def press(app: AppTest, label: str) -> AppTest:
 def test_refund_that_changed_since_it_was_shown_is_read_again_before_anything_is_sent(
     look: Any, place: Place, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run drops what was asked for and asks for ten times as much while the form is open: another row, another digest."""
+    """A run drops what was asked for and asks for ten times as much while the form is open."""
     monkeypatch.setenv("MAKEGOOD_DASHBOARD_LOGIN", "demo")
     monkeypatch.setenv("MAKEGOOD_DATABASE_ACT_URL", place.act)
     monkeypatch.setattr(identity, "_demo_login", lambda: "demo-approver")
