@@ -50,7 +50,6 @@ class Form:
     button: str
     look: Callable[[dict[str, Any]], facts.Facts]
     send: Callable[[Actor, str, Asked, str, str], Answer]
-    asks_reason: bool = True
     asks_proof: bool = False
     asks_days: bool = False
 
@@ -136,7 +135,7 @@ def _accept(asked: Asked, digest: str | None) -> None:
 
 
 def _show_form(form: Form, asked: Asked) -> None:
-    reason = proof = ""
+    proof = ""
     with st.form(f"form-{asked.token}", border=False):
         if form.asks_proof:
             proof = st.text_input(
@@ -148,12 +147,11 @@ def _show_form(form: Form, asked: Asked) -> None:
         if form.asks_days:
             days = st.selectbox("For how long", IGNORED_DAYS, index=1, format_func=_name_days, key="days")
             asked.about["days"] = days
-        if form.asks_reason:
-            reason = st.text_input("Why", max_chars=REASON_MAX, key="reason", placeholder="Kept with the order")
+        reason = st.text_input("Why", max_chars=REASON_MAX, key="reason", placeholder="Kept with what you do")
         sent = st.form_submit_button(form.button, type="primary")
     if not sent:
         return
-    if form.asks_reason and not reason.strip():
+    if not reason.strip():
         st.error("Say why: it is kept with what you do.", icon=":material/edit:")
     elif form.asks_proof and not proof.strip():
         st.error("Say what shows it, for example the id of the refund.", icon=":material/edit:")
@@ -261,8 +259,7 @@ FORMS = {
         "Carry out what was approved",
         "Carry it out",
         facts.look_at_approved,
-        lambda actor, login, asked, reason, proof: actor.carry_out(login, asked.token, asked.about["id"]),
-        asks_reason=False,
+        lambda actor, login, asked, reason, _: actor.carry_out(login, asked.token, asked.about["id"], reason),
     ),
     "acknowledge": Form(
         "Acknowledge a finding",

@@ -201,8 +201,8 @@ def test_letters_that_failed_alike_on_different_ways_are_different_groups(enter:
     place.rows("UPDATE makegood.dead_letters SET signature = %s WHERE entity_id = 'undo-1'", (alike["signature"],))
     place.rows(
         "INSERT INTO makegood.dead_letters (id, source, broker, message_id, message_key, entity_id, payload,"
-        " error_type, error, signature, attempts, state, first_failed_at, last_failed_at)"
-        " VALUES (makegood.new_id(), 'message', 'sqs', 'm-1', 'order', 'order-of-a-message', 'x', 'E', 'e', %s, 3, 'parked', now(), now())",
+        " error_type, error, signature, attempts, state, first_failed_at, last_failed_at) SELECT makegood.new_id(),"
+        " 'message', 'sqs', 'm-1', 'order', 'order-of-a-message', 'x', 'E', 'e', %s, 3, 'parked', now(), now()",
         (alike["signature"],),
     )
     app = enter("dead_letters", signature=alike["signature"])
