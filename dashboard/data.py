@@ -126,8 +126,9 @@ def count_what_ended() -> None:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=16)
 def get_attention(workflow_type: str | None) -> dict[str, Rows]:
-    """What needs a person: held work, findings above a limit, providers that are down, jobs as they last ran."""
+    """What needs a person: what waits for a second one, held work, findings above a limit, providers, and jobs."""
     return {
+        "approvals": reader().rows("approvals_attention"),
         "held": reader().rows("held", {"workflow_type": workflow_type}),
         "findings": reader().rows("findings_attention", _alarming()),
         "breakers": reader().rows("breakers"),
@@ -251,8 +252,8 @@ def get_roles(login: str) -> list[str]:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=16)
 def find_approvals(kinds: tuple[str, ...]) -> Rows:
-    """What waits for a second person, or for being carried out."""
-    return reader().rows("approvals", {"kinds": list(kinds), "limit": APPROVALS_MAX})
+    """What waits for a second person, or for being carried out; one more than is shown, to say that there is more."""
+    return reader().rows("approvals", {"kinds": list(kinds), "limit": APPROVALS_MAX + 1})
 
 
 def get_fresh(name: str, about: Row) -> Rows:

@@ -155,7 +155,7 @@ def show_waiting() -> None:
         return
     st.subheader("Waits for a second person", anchor=False)
     now, exponents = data.now(), data.get_exponents()
-    for row in rows:
+    for row in rows[: books.WAITING_MAX]:
         with st.container(border=True, horizontal=True, vertical_alignment="center", key=f"need-{row['finding_id']}"):
             approved = row["state"] == "approved"
             st.badge("approved" if approved else "asked for", color=badge_of("completed" if approved else "stuck"))  # type: ignore[arg-type]
@@ -165,12 +165,16 @@ def show_waiting() -> None:
                 f"asked for by {formats.short(row['requested_by'], 80)}, expires {formats.ago(row['expires_at'], now)}"
             )
             st.text(
-                f"{money} back for {about}: {row['class']} {name_of(row['class']).lower()}; {asked}", width="stretch"
+                f"{money} back for {about}: {row['class']} {name_of(row['class']).lower()}; {asked}",
+                help=formats.exact(row["expires_at"], live.zone()),
+                width="stretch",
             )
             st.page_link(
                 live.page("reconciliation"), label="Both sides", icon=":material/arrow_forward:",
                 query_params={"finding": str(row["finding_id"])},
             )  # fmt: skip
+    if len(rows) > books.WAITING_MAX:
+        st.caption(f"These are the oldest {books.WAITING_MAX}; more wait, and show here as these are decided.")
 
 
 def show_classes(counts: data.Rows) -> None:

@@ -141,6 +141,7 @@ def test_order_page_shows_its_findings(look: Any, place: Place, names: dict[str,
 def test_overview_names_findings_above_the_limit(look: Any, place: Place, names: dict[str, str]) -> None:
     words = said(look(place.read))
     assert "1 finding D05 missing charge, 1,500.00 EUR at risk" in words
+    assert "1 refund waits for a second person, 500.00 EUR" in words
     assert "D03" not in words
 
 

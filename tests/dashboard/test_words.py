@@ -96,6 +96,23 @@ def test_job_needs_a_person_when_it_failed_or_did_not_run(row: dict[str, Any], t
     assert len(needs) == (text is not None)
 
 
+def test_what_waits_for_a_person_is_told_once_per_kind_and_leads_to_where_it_is_decided() -> None:
+    """Two currencies of one kind are one line."""
+    one = {"state": "requested", "requests": 1, "oldest_seconds": 90.0}
+    rows = [
+        {**one, "action": "settle", "currency": "EUR", "amount_minor": 1999},
+        {**one, "action": "settle", "currency": "JPY", "amount_minor": 500, "oldest_seconds": 60.0},
+        {**one, "action": "release group", "state": "approved", "currency": None, "amount_minor": None},
+        {**one, "action": "refund", "currency": "EUR", "amount_minor": 50_000},
+    ]
+    needs = attention.find_needs({"approvals": rows, "held": [], "breakers": [], "jobs": []}, EXPONENTS)
+    assert [(need.text, need.page) for need in needs] == [
+        ("2 settlements wait for a second person, 19.99 EUR + 500 JPY, oldest 1 min 30 s", "compensations"),
+        ("1 release of a group approved, waits to be carried out, oldest 1 min 30 s", "dead_letters"),
+        ("1 refund waits for a second person, 500.00 EUR, oldest 1 min 30 s", "reconciliation"),
+    ]
+
+
 def test_jobs_that_are_watched_are_the_ones_there_are() -> None:
     assert set(data.JOBS) == {jobs.RECOVERY, jobs.COMPENSATION, reconciling.JOB}
 
