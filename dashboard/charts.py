@@ -105,7 +105,7 @@ def draw_at_risk(
     figure = go.Figure()
     figure.add_bar(
         x=[day.replace(tzinfo=None) for day in slices], y=heights, marker_color=colour_of("stuck", dark=dark),
-        hovertemplate=f"%{{x|%b %d}}: %{{y:,.{exponent}f}} at risk<extra></extra>",
+        hovertemplate=f"%{{x|%b %d}} (a day in UTC): %{{y:,.{exponent}f}} at risk<extra></extra>",
     )  # fmt: skip
     figure.update_layout(bargap=0.15, **_plain(height=260))
     figure.update_yaxes(rangemode="tozero", tickformat=",", nticks=5, zeroline=False)

@@ -61,6 +61,7 @@ def choose_undo(rows: data.Rows, key: str, *, held: bool, opened: str) -> str | 
             else "due"
             for row in rows
         ]
+        columns["exactly"] = [formats.exact(row["next_attempt_at"], live.zone()) for row in rows]
     columns["last error"] = [row["held_reason"] if held else row["last_error"] or "" for row in rows]
     widths = {"tries": 80, "last error": "large"}
     return tables.choose_row(

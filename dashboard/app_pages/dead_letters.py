@@ -55,6 +55,8 @@ def choose_group(groups: data.Rows, known: data.Row) -> tuple[str, str] | None:
             "money": [total(group, exponents) for group in groups],
             "oldest": [formats.ago(group["oldest"], now) for group in groups],
             "newest": [formats.ago(group["newest"], now) for group in groups],
+            "newest, exactly": [formats.exact(group["newest"], live.zone()) for group in groups],
+            "oldest, exactly": [formats.exact(group["oldest"], live.zone()) for group in groups],
             "on the way": [WAYS[group["source"]] for group in groups],
         },
         [target_of(group) for group in groups],

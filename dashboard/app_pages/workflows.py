@@ -6,14 +6,27 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard import actions, cards, data, formats, live, tables
+from dashboard import actions, approvals, cards, data, formats, live, tables
 
 EVERY_SECONDS = 5.0
 KEY = "workflows"
-SHOWN = {"all": "All under way", "moving": "Moving", "stuck": "Stuck", "held": "Held"}
+SHOWN = {
+    "all": "All under way",
+    "moving": "Moving",
+    "stuck": "Past deadline",
+    "held": "Held",
+    "idle": "No progress for 5 min",  # what the overview, and the published query, count as stuck
+}
+NONE_LIKE_IT = {
+    "moving": "No order is moving.",
+    "stuck": "No order is past its deadline.",
+    "held": "No order is held.",
+    "idle": "No order is without progress for five minutes.",
+}
 
 
 def draw() -> None:
+    approvals.show_approvals("release group")
     show, state, workflow_type = choose()
     place = (show, state, workflow_type, live.get_parameter("after"))
     page = tables.keep_still(KEY, place, lambda: data.find_unfinished(*place))
@@ -62,8 +75,8 @@ def show_nothing(show: str) -> None:
     if live.get_parameter("after"):
         st.caption("This page is empty by now: what was on it has moved.")
         live.turn_pages(None)
-    elif show in {"stuck", "held"}:
-        live.show_empty(f"No order is {show}.", "There is nothing to do here.")
+    elif show in NONE_LIKE_IT:
+        live.show_empty(NONE_LIKE_IT[show], "There is nothing to do here.")
     else:
         live.show_empty("No order is under way.", "All have ended, or none was started yet; the overview says which.")
 
@@ -83,6 +96,7 @@ def choose_orders(rows: data.Rows, place: object) -> tuple[tuple[str, str] | Non
             "state": [row["current_state"] for row in rows],
             "no progress for": [formats.seconds(row["idle_seconds"]) for row in rows],
             "next try": [next_try(row, now) for row in rows],
+            "exactly": ["" if row["held_at"] else formats.exact(row["next_attempt_at"], live.zone()) for row in rows],
             "tries": [row["attempts"] for row in rows],
             "amount": [formats.amount(row["amount_minor"], row["currency"], exponents) for row in rows],
             "why": [row["held_reason"] or ("cancel requested" if row["cancel_requested"] else "") for row in rows],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -197,7 +198,9 @@ def test_dead_letters_of_a_group_that_was_clicked_can_be_paged(
 
 def test_letters_that_failed_alike_on_different_ways_are_different_groups(enter: Enter, place: Place) -> None:
     """The same words: orders on their way forward, an undo, and a message of somebody else's."""
-    (alike,) = place.rows("SELECT signature FROM makegood.dead_letters WHERE entity_id = 'parked-3'")
+    (alike, *_) = place.rows(
+        "SELECT signature, entity_id FROM makegood.dead_letters WHERE source = 'workflow' AND state = 'parked'"
+    )
     place.rows("UPDATE makegood.dead_letters SET signature = %s WHERE entity_id = 'undo-1'", (alike["signature"],))
     place.rows(
         "INSERT INTO makegood.dead_letters (id, source, broker, message_id, message_key, entity_id, payload,"
@@ -217,8 +220,24 @@ def test_letters_that_failed_alike_on_different_ways_are_different_groups(enter:
             assert letting_go == ([] if source == "message" else [f"Let all {counts[row]} go on…"])
     assert orders["back"] == ["undo-1"]
     assert orders["message"] == ["order-of-a-message"]
-    assert "parked-3" in orders["forward"]
+    assert alike["entity_id"] in orders["forward"]
     mark(app, "groups", cell=(sources.index("back"), "orders"))
     press(app, "Let all 1 go on…")
     assert "1 order, of which 1 are held now" in said(app)
     assert f"All that failed like this: {alike['signature']}" in said(app)
+
+
+def test_requests_stand_where_the_form_said_and_more_than_are_shown_are_told(
+    enter: Enter, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for from Workflows, a group waits on Workflows, too."""
+    items = json.dumps([{"workflow_type": "checkout", "entity_id": name} for name in ("parked-4", "parked-5")])
+    statement = "SELECT makegood.act_release_group('demo-operator', gen_random_uuid(), %s::jsonb, 'mended', %s, 600)"
+    place.rows(statement, (items, 1), role="act")
+    place.rows(statement, (json.dumps(json.loads(items)[:1]), 0), role="act")
+    monkeypatch.setattr(data, "APPROVALS_MAX", 1)
+    for page in ("workflows", "dead_letters"):
+        words = said(enter(page))
+        assert words.count("somebody else must approve it") == 1
+        assert "These are the oldest 1; more wait" in words
+    assert "2 releases of groups wait for a second person" in said(enter("overview"))

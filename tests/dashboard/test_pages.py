@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from shops import HOSTILE, Place, open_place
 from streamlit.testing.v1 import AppTest
 
+from dashboard import database
 from makegood.cli import app as cli
 from makegood.errors import EXIT_NOT_READY
 from makegood.local.postgres import EmbeddedPostgres
@@ -116,7 +117,20 @@ def test_typing_an_order_opens_it_and_keeps_it_in_the_address(look: Any, normal:
     assert app.query_params["order"] == "order-8"
 
 
-@pytest.mark.parametrize(("show", "orders"), [("held", 8), ("stuck", 50), ("moving", 0), ("all", 50)])
+def test_stuck_orders_of_the_overview_are_those_its_link_leads_to(look: Any, disaster: Place) -> None:
+    """Held ones among them, as in the published query."""
+    published = database.sql_folder() / "queries" / "stuck_count.sql"
+    overview = look(disaster.read)
+    app = look(disaster.read, "workflows", show="idle")
+    (shown,) = (group for group in app.get("button_group") if group.key == "pick-show")
+    (told,) = (option for option in shown.options if "No progress" in str(option))
+    assert overview.metric[2].value in str(told)
+    assert overview.metric[2].value == str(
+        sum(row["stuck"] for row in disaster.rows(published.read_text(), role="read"))
+    )
+
+
+@pytest.mark.parametrize(("show", "orders"), [("held", 8), ("stuck", 50), ("moving", 0), ("idle", 50), ("all", 50)])
 def test_workflows_are_filtered_by_the_address(look: Any, disaster: Place, show: str, orders: int) -> None:
     app = look(disaster.read, "workflows", show=show)
     assert len(app.dataframe[0].value if app.dataframe else []) == orders

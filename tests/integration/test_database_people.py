@@ -318,7 +318,9 @@ def test_group_above_the_size_takes_two_people(act: Worker, admin: Worker, jobs:
     assert (done["verdict"], done["counts"]) == ("done", {"released": 3})
     released = [found for lease in group for found in actions_on(admin, lease) if found[1] == "release"]
     assert released == [(ann, "release")] * 3
-    whys = admin.rows("SELECT DISTINCT reason FROM makegood.operator_actions WHERE actor = %s AND action = 'release'", ann)
+    whys = admin.rows(
+        "SELECT DISTINCT reason FROM makegood.operator_actions WHERE actor = %s AND action = 'release'", ann
+    )
     assert [row["reason"] for row in whys] == ["approved"]
     assert (
         said(act, statement, ann, asked["approval_id"], "again", HOUR)["verdict"] == "needs_approval"
