@@ -31,7 +31,8 @@ GROUPS_MAX = 100
 FOUND_MAX = 50
 APPROVALS_MAX = 20
 GROUP_MAX = 500  # orders in one act; the database refuses more
-NEWEST_MAX = 50_000  # orders looked through for a payment: well under a second
+NEWEST_MAX = 50_000  # orders looked through for a payment or the middle of a number: well under a second
+PART_MIN = 3  # characters of a number's middle; fewer are in every number
 TEXT_MAX = 150  # no order's name is longer
 COUNTED_AT_ONCE = 5_000  # ends that a look counts when no job came to do it: under a second
 COUNT_SECONDS = 30.0
@@ -164,16 +165,25 @@ def count_unfinished(workflow_type: str | None) -> Rows:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=256)
 def find_orders(text: str) -> Rows:
-    """By a number, its beginning or its end, by payment, charge or customer; with no text, the newest."""
+    """By a number or a part of it, payment, charge or customer; the exact ones first. With no text, the newest."""
     text = clean(text.strip())
     if not text:
         return reader().rows("newest_orders", {"limit": 10})
     about = {"text": text, "begins": _like(text), "ends": _like(text[::-1]), "limit": FOUND_MAX}
-    return (
-        reader().rows("orders_by_name", about)
-        or reader().rows("orders_by_reference", about)
-        or reader().rows("orders_by_payment", {**about, "newest": NEWEST_MAX})
-    )
+    named, referred = reader().rows("orders_by_name", about), reader().rows("orders_by_reference", about)
+    exact = [row for row in named if row["entity_id"] == text]
+    found = [*exact, *referred, *named]
+    if not (exact or referred) and len(found) < FOUND_MAX and len(text) >= PART_MIN:
+        found += find_among_newest(text)
+    once = {(row["workflow_type"], row["entity_id"]): row for row in found}
+    return list(once.values())[:FOUND_MAX]
+
+
+@st.cache_data(ttl=TREND_FRESH, show_spinner=False, max_entries=256)
+def find_among_newest(text: str) -> Rows:
+    """What no index knows; looked for less often than the rest."""
+    about = {"text": text, "within": f"%{_like(text)}", "limit": FOUND_MAX, "newest": NEWEST_MAX}
+    return reader().rows("orders_among_newest", about)
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
