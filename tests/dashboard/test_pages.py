@@ -106,8 +106,21 @@ def test_search_finds_by_beginning_and_by_payment_and_says_when_nothing_is_known
     (row,) = normal.rows("SELECT context FROM makegood.workflow_executions WHERE entity_id = 'order-2'")
     app = look(normal.read, "order", order=row["context"]["charge"]["payment_intent"])
     assert column(app, "order") == ["order-2"]
+    app = look(normal.read, "order", order="rder-1")
+    assert {"order-1", "order-10"} <= set(column(app, "order"))
     app = look(normal.read, "order", order="order_%\\\x00")
     assert "Nothing is known of" in said(app)
+
+
+def test_search_finds_a_customer_although_orders_end_with_the_same(look: Any, normal: Place) -> None:
+    """What is exactly this stands before parts of a number."""
+    normal.rows(
+        "INSERT INTO makegood.orders (id, status, amount_minor, currency, customer_ref) VALUES ('order-30', 'paid', 1,"
+        " 'EUR', '5') ON CONFLICT (id) DO UPDATE SET customer_ref = excluded.customer_ref"
+    )
+    found = column(look(normal.read, "order", order="5"), "order")
+    assert found[0] == "order-30"
+    assert {"order-5", "order-15", "order-25"} <= set(found)
 
 
 def test_typing_an_order_opens_it_and_keeps_it_in_the_address(look: Any, normal: Place) -> None:

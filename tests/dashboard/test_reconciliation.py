@@ -247,6 +247,8 @@ def test_operator_acknowledges_and_ignores_once_per_form_and_a_viewer_may_not(
     assert row["said"]["verdict"] == "ignored"
     with pytest.raises(Exception, match="has not the role operator"):
         place.rows(statement, ("demo-viewer", uuid.uuid4(), finding, None), role="act")
+    (row,) = place.rows("SELECT makegood.timeline(%s) AS story", (names["twice"],), role="read")
+    assert [action["action"] for action in row["story"]["actions"]] == ["acknowledge finding", "ignore finding"]
     history = place.rows(
         "SELECT to_state FROM makegood.reconciliation_history WHERE finding_id = %s ORDER BY id", (finding,)
     )
