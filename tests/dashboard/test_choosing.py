@@ -221,7 +221,8 @@ def test_letters_that_failed_alike_on_different_ways_are_different_groups(enter:
     assert orders["back"] == ["undo-1"]
     assert orders["message"] == ["order-of-a-message"]
     assert alike["entity_id"] in orders["forward"]
-    mark(app, "groups", cell=(sources.index("back"), "orders"))
+    alike_rows = list(zip(sources, column(app, "what went wrong"), strict=True))
+    mark(app, "groups", cell=(alike_rows.index(("back", alike["signature"])), "orders"))
     press(app, "Let all 1 go on…")
     assert "1 order, of which 1 are held now" in said(app)
     assert f"All that failed like this: {alike['signature']}" in said(app)
