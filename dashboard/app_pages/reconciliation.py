@@ -310,6 +310,7 @@ def show_runs() -> None:
             "opened": [run["opened"] for run in page.rows],
             "closed": [run["closed"] for run in page.rows],
             "missed": [formats.NONE if run["missed"] is None else f"{run['missed']:,}" for run in page.rows],
+            "exactly": [formats.exact(run["started_at"], live.zone()) for run in page.rows],
             "books complete up to": [formats.exact(run["watermark"], live.zone()) for run in page.rows],
             "in doubt because": [run["error"] or run["stale"] or "" for run in page.rows],
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -45,6 +46,17 @@ def test_page_on_any_day_draws_without_an_error(page: str, day: str, look: Any, 
     assert not app.exception
     assert not app.error
     assert len(app.title) == 1
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_table_that_says_how_long_ago_says_when_exactly(page: str, look: Any, disaster: Place) -> None:
+    frames = [frame.value for frame in look(disaster.read, page).dataframe]
+    for frame in frames:
+        text = frame.to_csv()
+        exact = len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", text))
+        assert exact >= len(re.findall(r"\b(?:\d+ (?:s|min|h|d) ago|in \d+ (?:s|min|h|d))\b", text)), list(
+            frame.columns
+        )
 
 
 @pytest.mark.parametrize(
