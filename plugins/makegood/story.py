@@ -104,7 +104,9 @@ def explain_gap(story: Mapping[str, Any], start: datetime, end: datetime) -> str
         return None
     released = [hold for hold in find_holds(story) if hold.until and hold.since < end and hold.until > start]
     if released:
-        return f"{lasting(end - start)}: {_explain_holds(released)}"
+        rest = end - (released[-1].until or end)
+        more = f"; {lasting(rest)} passed after that" if rest >= GAP else ""
+        return f"{lasting(end - start)}: {_explain_holds(released)}{more}"
     found = next((d for d in story.get("decisions") or [] if start <= read_time(d["decided_at"]) <= end), None)
     if found is not None:
         waited = lasting(read_time(found["decided_at"]) - start)

@@ -177,7 +177,7 @@ def held_and_released() -> dict[str, Any]:
 def test_gap_in_which_it_was_held_names_who_released_it_although_its_row_knows_no_more() -> None:
     told = held_and_released()
     why = explain_gap(told, NOON, NOON + timedelta(seconds=710))
-    assert why == "11 min 50 s: it was held for a person for 10 min, released by ann"
+    assert why == "11 min 50 s: it was held for a person for 10 min, released by ann; 10 s passed after that"
     assert explain_gap(told, NOON + timedelta(seconds=701), NOON + timedelta(seconds=710)) == (
         "9.0 s: no attempt was made; it waited for a worker"
     )
@@ -189,7 +189,8 @@ def test_gap_with_several_holds_tells_them_together_and_without_a_letter_its_las
     told.update(dead_letter=None, actions=[*told["actions"], again], decisions=[{"decision": "park", "reason": "x",
                 "decided_at": at(703)}])  # fmt: skip
     assert explain_gap(told, NOON, NOON + timedelta(seconds=710)) == (
-        "11 min 50 s: it was held for a person 2 times, 11 min 33 s in all, last released by bob"
+        "11 min 50 s: it was held for a person 2 times, 11 min 33 s in all, last released by bob; 5.0 s passed"
+        " after that"
     )
 
 
