@@ -81,9 +81,9 @@ class Actor:
     def cancel(self, login: str, token: uuid.UUID, workflow_type: str, order: str, reason: str) -> Answer:
         return self._call("makegood.act_cancel(%s, %s, %s, %s, %s)", login, token, workflow_type, order, reason)
 
-    def carry_out(self, login: str, token: uuid.UUID, approval_id: str) -> Answer:
+    def carry_out(self, login: str, token: uuid.UUID, approval_id: str, reason: str) -> Answer:
         valid = get_settings().approval_valid_seconds
-        return self._call("makegood.act_carry_out(%s, %s, %s, %s)", login, token, approval_id, valid)
+        return self._call("makegood.act_carry_out(%s, %s, %s, %s, %s)", login, token, approval_id, reason, valid)
 
     def approve(self, login: str, token: uuid.UUID, approval_id: str, digest: str, reason: str) -> Answer:
         return self._call("makegood.act_give_approval(%s, %s, %s, %s, %s)", login, token, approval_id, digest, reason)

@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import acting, facts, finding_facts, formats, identity, live, verdicts
+from dashboard import acting, facts, finding_facts, formats, identity, live, tables, verdicts
 from dashboard.acting import Actor, Answer, Refused
 from dashboard.data import now
 from dashboard.database import Away
@@ -29,11 +29,15 @@ ROLES = {"approve": "approver", "approve_refund": "approver"}  # everything else
 
 @dataclass
 class Asked:
-    """One form that was opened: what it is about, its token, and the answer once there is one."""
+    """One form that was opened: what it is about, its token, and the answer once there is one.
+
+    ``digest`` is of what was shown first: whatever is read later, nothing else is sent.
+    """
 
     kind: str
     about: dict[str, Any]
     token: uuid.UUID = field(default_factory=uuid.uuid4)
+    digest: str | None = None
     answer: Answer | None = None
     refused: Refused | None = None
 
@@ -46,7 +50,6 @@ class Form:
     button: str
     look: Callable[[dict[str, Any]], facts.Facts]
     send: Callable[[Actor, str, Asked, str, str], Answer]
-    asks_reason: bool = True
     asks_proof: bool = False
     asks_days: bool = False
 
@@ -111,14 +114,28 @@ def _draw(form: Form, asked: Asked) -> None:
     st.text(found.will)
     if asked.refused:
         show_words("wrong", (asked.refused.why, asked.refused.todo))
-    if found.possible:
-        _show_form(form, asked)
-    else:
+    asked.digest = asked.digest or found.digest
+    if not found.possible:
         _show_close(asked)
+    elif found.digest != asked.digest:
+        _show_changed(asked, found.digest)
+    else:
+        _show_form(form, asked)
+
+
+def _show_changed(asked: Asked, digest: str | None) -> None:
+    """What is above is not what was shown when the form opened: it is read before anything can be sent."""
+    show_words("wrong", ("It is not what you were shown before, and nothing was sent. This is what it is now.",))
+    st.button("I have read it", key=f"read-{asked.token}", on_click=_accept, args=(asked, digest))
+
+
+def _accept(asked: Asked, digest: str | None) -> None:
+    """The digest is that of the page on which the button stood."""
+    asked.digest = digest
 
 
 def _show_form(form: Form, asked: Asked) -> None:
-    reason = proof = ""
+    proof = ""
     with st.form(f"form-{asked.token}", border=False):
         if form.asks_proof:
             proof = st.text_input(
@@ -130,12 +147,11 @@ def _show_form(form: Form, asked: Asked) -> None:
         if form.asks_days:
             days = st.selectbox("For how long", IGNORED_DAYS, index=1, format_func=_name_days, key="days")
             asked.about["days"] = days
-        if form.asks_reason:
-            reason = st.text_input("Why", max_chars=REASON_MAX, key="reason", placeholder="Kept with the order")
+        reason = st.text_input("Why", max_chars=REASON_MAX, key="reason", placeholder="Kept with what you do")
         sent = st.form_submit_button(form.button, type="primary")
     if not sent:
         return
-    if form.asks_reason and not reason.strip():
+    if not reason.strip():
         st.error("Say why: it is kept with what you do.", icon=":material/edit:")
     elif form.asks_proof and not proof.strip():
         st.error("Say what shows it, for example the id of the refund.", icon=":material/edit:")
@@ -151,6 +167,7 @@ def _send(form: Form, asked: Asked, reason: str, proof: str) -> None:
         if person is None or not person.login:
             raise Refused("Nobody is logged in.", "Log in and try again.")  # noqa: TRY301 - said like any other refusal
         asked.answer, asked.refused = form.send(acting.actor(), person.login, asked, reason, proof), None
+        tables.forget_ticks()
     except (Refused, identity.Stranger) as refused:
         asked.refused = refused if isinstance(refused, Refused) else Refused(str(refused))
     st.cache_data.clear()  # what was acted on is seen at once
@@ -229,7 +246,7 @@ FORMS = {
         "Approve",
         facts.look_at_request,
         lambda actor, login, asked, reason, _: actor.approve(
-            login, asked.token, asked.about["id"], asked.about["digest"], reason
+            login, asked.token, asked.about["id"], asked.digest or "", reason
         ),
     ),
     "refuse": Form(
@@ -242,8 +259,7 @@ FORMS = {
         "Carry out what was approved",
         "Carry it out",
         facts.look_at_approved,
-        lambda actor, login, asked, reason, proof: actor.carry_out(login, asked.token, asked.about["id"]),
-        asks_reason=False,
+        lambda actor, login, asked, reason, _: actor.carry_out(login, asked.token, asked.about["id"], reason),
     ),
     "acknowledge": Form(
         "Acknowledge a finding",
@@ -267,7 +283,7 @@ FORMS = {
         "Approve",
         finding_facts.look_at_refund,
         lambda actor, login, asked, reason, _: actor.approve_refund(
-            login, asked.token, asked.about["finding"], asked.about["digest"], reason
+            login, asked.token, asked.about["finding"], asked.digest or "", reason
         ),
     ),
     "refuse_refund": Form(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import actions, data, facts, formats, identity
+from dashboard import actions, data, facts, formats, identity, live
 from dashboard.identity import seen_text
 from dashboard.theme import badge_of
 
@@ -15,9 +15,11 @@ def show_approvals(*kinds: str) -> None:
     if not rows:
         return
     st.subheader("Waits for a second person", anchor=False)
-    for row in rows:
+    for row in rows[: data.APPROVALS_MAX]:
         with st.container(border=True, key=f"approval-{row['id']}"):
             show_request(row)
+    if len(rows) > data.APPROVALS_MAX:
+        st.caption(f"These are the oldest {data.APPROVALS_MAX}; more wait, and show here as these are decided.")
 
 
 def show_request(row: data.Row) -> None:
@@ -38,4 +40,5 @@ def show_request(row: data.Row) -> None:
         else:
             actions.offer("approve", "Approve…", f"approve-{row['id']}", ":material/check:", **about)
         actions.offer("refuse", "Refuse…", f"refuse-{row['id']}", ":material/close:", **about)
-        st.caption(f"expires {formats.ago(row['expires_at'], data.now())}")
+        expires = formats.ago(row["expires_at"], data.now())
+        st.caption(f"expires {expires}", help=formats.exact(row["expires_at"], live.zone()))

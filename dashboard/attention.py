@@ -11,6 +11,16 @@ from dashboard.formats import amounts, plural, seconds, short
 from makegood.reconciliation.classes import name_of
 
 Rows = Sequence[Mapping[str, Any]]
+_ASKED = {
+    "settle": ("settlement", "settlements"),
+    "release group": ("release of a group", "releases of groups"),
+    "refund": ("refund", "refunds"),
+}
+_DECIDED = {
+    "settle": ("Compensations", "compensations"),
+    "release group": ("Dead letters", "dead_letters"),
+    "refund": ("Reconciliation", "reconciliation"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +36,32 @@ class Need:
 
 
 def find_needs(found: Mapping[str, Rows], exponents: Mapping[str, int]) -> list[Need]:
-    """Money first: undos that are held, then findings, parked orders, providers, and the jobs that should have run."""
+    """What somebody asked for first, then money: undos that are held, findings, parked orders, providers, and jobs."""
     undos = [row for row in found["held"] if row["undo"]]
     parked = [row for row in found["held"] if not row["undo"]]
     return [
+        *_approvals(found.get("approvals", []), exponents),
         *_held(undos, "Held undo", "undo", "compensations", "Compensations", exponents),
         *(_finding(row, exponents) for row in found.get("findings", [])),
         *_held(parked, "Parked", "order", "dead_letters", "Dead letters", exponents),
         *(_breaker(row) for row in found["breakers"]),
         *(need for row in found["jobs"] if (need := _job(row))),
     ]
+
+
+def _approvals(rows: Rows, exponents: Mapping[str, int]) -> list[Need]:
+    """One per kind of request and per what it waits for: a second person, or somebody who carries it out."""
+    needs = []
+    for action, state in dict.fromkeys((row["action"], row["state"]) for row in rows):
+        own = [row for row in rows if (row["action"], row["state"]) == (action, state)]
+        count, money = sum(row["requests"] for row in own), amounts(own, exponents)
+        waits = "waits" if count == 1 else "wait"
+        end = f"{waits} for a second person" if state == "requested" else f"approved, {waits} to be carried out"
+        text = f"{plural(count, *_ASKED.get(action, (action, action)))} {end}" + (f", {money}" if money else "")
+        text += f", oldest {seconds(max(row['oldest_seconds'] for row in own))}"
+        link, page = _DECIDED.get(action, ("Activity", "activity"))
+        needs.append(Need("Second person", "held" if state == "requested" else "completed", text, link, page))
+    return needs
 
 
 def _held(rows: Rows, kind: str, noun: str, page: str, link: str, exponents: Mapping[str, int]) -> list[Need]:

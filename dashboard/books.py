@@ -81,8 +81,8 @@ def find_of_order(order: str) -> Rows:
 
 @st.cache_data(ttl=FRESH, show_spinner=False)
 def find_waiting() -> Rows:
-    """Refunds that wait for a second person, or to be begun."""
-    return data.reader().rows("remedies_waiting", {"limit": WAITING_MAX})
+    """Refunds that wait for a second person, or to be begun; one more than is shown, to say that there is more."""
+    return data.reader().rows("remedies_waiting", {"limit": WAITING_MAX + 1})
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)

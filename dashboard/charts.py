@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from dashboard.formats import percent, plural, seconds, short
 from dashboard.theme import colour_of
-from makegood.story import name_attempt, read_time
+from makegood.story import Hold, find_holds, name_attempt, read_time
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 NARROWEST = 0.005  # of the whole width: what took no time is still seen
@@ -105,7 +105,7 @@ def draw_at_risk(
     figure = go.Figure()
     figure.add_bar(
         x=[day.replace(tzinfo=None) for day in slices], y=heights, marker_color=colour_of("stuck", dark=dark),
-        hovertemplate=f"%{{x|%b %d}}: %{{y:,.{exponent}f}} at risk<extra></extra>",
+        hovertemplate=f"%{{x|%b %d}} (a day in UTC): %{{y:,.{exponent}f}} at risk<extra></extra>",
     )  # fmt: skip
     figure.update_layout(bargap=0.15, **_plain(height=260))
     figure.update_yaxes(rangemode="tozero", tickformat=",", nticks=5, zeroline=False)
@@ -172,7 +172,7 @@ def _bar(bar: Bar, start: datetime, span: float, zone: tzinfo, *, dark: bool) ->
 
 
 def _state_bars(story: Mapping[str, Any]) -> list[Bar]:
-    """A bar per state; the last one changes its colour where the order became stuck, or was held."""
+    """A bar per state; it changes its colour where the order was held, and the last one where it became stuck."""
     transitions = story["transitions"]
     moments = [read_time(transition["transitioned_at"]) for transition in transitions]
     ended = story["workflow"]["finished_at"] is not None
@@ -182,16 +182,23 @@ def _state_bars(story: Mapping[str, Any]) -> list[Bar]:
         state = transition["to_state"]
         text = f"{state}: {transition['gap']}" if transition["gap"] else state
         bars.append(Bar(_escape(state), state, start, end, text))
-    return bars if ended else [*bars[:-1], *_split(bars[-1], story["workflow"])]
+    holds, deadline = find_holds(story), None if ended else story["workflow"]["deadline_at"]
+    last = read_time(deadline) if deadline else None
+    return [part for bar in bars for part in _split(bar, holds, last if bar is bars[-1] else None)]
 
 
-def _split(bar: Bar, row: Mapping[str, Any]) -> list[Bar]:
-    """Moving, then stuck past its deadline, then held: as far as it came."""
-    found = [(bar.start, bar.word)]
-    for word, moment in (("stuck", row["deadline_at"]), ("held", row["held_at"])):
-        if moment and bar.start < read_time(moment) < bar.end:
-            found = [(start, kind) for start, kind in found if start < read_time(moment)] + [(read_time(moment), word)]
-    ends = [*(start for start, _ in found[1:]), bar.end]
+def _split(bar: Bar, holds: Sequence[Hold], deadline: datetime | None) -> list[Bar]:
+    """Moving, stuck from its deadline on, and held while it was: as far as it came."""
+    changes = [(bar.start, bar.word), *([(deadline, "stuck")] if deadline else [])]
+    for hold in holds:
+        until = hold.until or bar.end
+        if hold.since < bar.end and until > bar.start:
+            changes = [(at, word) for at, word in changes if not hold.since <= at < until]
+            changes += [(max(hold.since, bar.start), "held"), (until, bar.word)]
+    found = sorted((at, word) for at, word in changes if bar.start <= at < bar.end)
+    if not found:  # it took no time at all
+        return [bar]
+    ends = [*(at for at, _ in found[1:]), bar.end]
     return [replace(bar, word=word, start=start, end=end) for (start, word), end in zip(found, ends, strict=True)]
 
 
@@ -211,7 +218,25 @@ def _attempt_bars(story: Mapping[str, Any]) -> list[Bar]:
         outcome = attempt["outcome"] or "no answer"
         bars.append(Bar(lane, outcome, start, end, f"{name}, try {attempt['attempt']}: {outcome}{error}"))
         previous[lane] = end
-    return bars
+    return [*bars, *_waits_now(story, previous, now)]
+
+
+def _waits_now(story: Mapping[str, Any], previous: Mapping[str, datetime], now: datetime) -> list[Bar]:
+    """The waits that last: for the next try of what was tried last, and of every undo that is still owed."""
+    row, undos = story["workflow"], [u for u in story.get("compensations") or [] if u["state"] == "pending"]
+    if row["finished_at"] or row["held_at"]:
+        return []
+    bars = []
+    for undo in undos:
+        lane = f"↩ {_escape('undo ' + undo['step'])}"
+        since = previous.get(lane) or read_time(undo["created_at"])
+        bars.append(Bar(lane, "waiting", since, now, f"undo {undo['step']} waits for its next try"))
+    next_try = row.get("next_attempt_at")
+    if not undos and previous and next_try and read_time(next_try) > now:
+        lane = max(previous, key=lambda name: previous[name])
+        wait = seconds((read_time(next_try) - now).total_seconds())
+        bars.append(Bar(lane, "waiting", previous[lane], now, f"waits for its next try, in {wait}"))
+    return [bar for bar in bars if bar.end > bar.start]
 
 
 def _unanswered_until(attempt: Mapping[str, Any], story: Mapping[str, Any], now: datetime) -> datetime:

@@ -32,7 +32,8 @@ FOUND_MAX = 50
 APPROVALS_MAX = 20
 PEOPLE_MAX = 500  # read together; of more, the others are read one by one
 GROUP_MAX = 500  # orders in one act; the database refuses more
-NEWEST_MAX = 50_000  # orders looked through for a payment: well under a second
+NEWEST_MAX = 50_000  # orders looked through for a payment or the middle of a number: well under a second
+PART_MIN = 3  # characters of a number's middle; fewer are in every number
 TEXT_MAX = 150  # no order's name is longer
 COUNTED_AT_ONCE = 5_000  # ends that a look counts when no job came to do it: under a second
 COUNT_SECONDS = 30.0
@@ -127,8 +128,9 @@ def count_what_ended() -> None:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=16)
 def get_attention(workflow_type: str | None) -> dict[str, Rows]:
-    """What needs a person: held work, findings above a limit, providers that are down, jobs as they last ran."""
+    """What needs a person: what waits for a second one, held work, findings above a limit, providers, and jobs."""
     return {
+        "approvals": reader().rows("approvals_attention"),
         "held": reader().rows("held", {"workflow_type": workflow_type}),
         "findings": reader().rows("findings_attention", _alarming()),
         "breakers": reader().rows("breakers"),
@@ -164,16 +166,25 @@ def count_unfinished(workflow_type: str | None) -> Rows:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=256)
 def find_orders(text: str) -> Rows:
-    """By a number, its beginning or its end, by payment, charge or customer; with no text, the newest."""
+    """By a number or a part of it, payment, charge or customer; the exact ones first. With no text, the newest."""
     text = clean(text.strip())
     if not text:
         return reader().rows("newest_orders", {"limit": 10})
     about = {"text": text, "begins": _like(text), "ends": _like(text[::-1]), "limit": FOUND_MAX}
-    return (
-        reader().rows("orders_by_name", about)
-        or reader().rows("orders_by_reference", about)
-        or reader().rows("orders_by_payment", {**about, "newest": NEWEST_MAX})
-    )
+    named, referred = reader().rows("orders_by_name", about), reader().rows("orders_by_reference", about)
+    exact = [row for row in named if row["entity_id"] == text]
+    found = [*exact, *referred, *named]
+    if not (exact or referred) and len(found) < FOUND_MAX and len(text) >= PART_MIN:
+        found += find_among_newest(text)
+    once = {(row["workflow_type"], row["entity_id"]): row for row in found}
+    return list(once.values())[:FOUND_MAX]
+
+
+@st.cache_data(ttl=TREND_FRESH, show_spinner=False, max_entries=256)
+def find_among_newest(text: str) -> Rows:
+    """What no index knows; looked for less often than the rest."""
+    about = {"text": text, "within": f"%{_like(text)}", "limit": FOUND_MAX, "newest": NEWEST_MAX}
+    return reader().rows("orders_among_newest", about)
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
@@ -199,8 +210,9 @@ def find_letter_groups(state: str) -> Rows:
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
-def find_letters(signature: str, state: str, after: str | None) -> Page:
-    return read_page("dead_letters", {"signature": signature, "state": state}, after, "last_failed_at")
+def find_letters(source: str, signature: str, state: str, after: str | None) -> Page:
+    about = {"source": source, "signature": signature, "state": state}
+    return read_page("dead_letters", about, after, "last_failed_at")
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=64)
@@ -265,8 +277,8 @@ def get_roles_alone(login: str) -> list[str]:
 
 @st.cache_data(ttl=FRESH, show_spinner=False, max_entries=16)
 def find_approvals(kinds: tuple[str, ...]) -> Rows:
-    """What waits for a second person, or for being carried out."""
-    return reader().rows("approvals", {"kinds": list(kinds), "limit": APPROVALS_MAX})
+    """What waits for a second person, or for being carried out; one more than is shown, to say that there is more."""
+    return reader().rows("approvals", {"kinds": list(kinds), "limit": APPROVALS_MAX + 1})
 
 
 def get_fresh(name: str, about: Row) -> Rows:

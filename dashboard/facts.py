@@ -15,12 +15,16 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True)
 class Facts:
-    """``lines`` may carry what others wrote; ``will`` is ours; ``orders`` are all that a group consists of."""
+    """``lines`` may carry what others wrote; ``will`` is ours; ``orders`` are all that a group consists of.
+
+    ``digest`` stands for what a second person is shown: what is sent is the one that was shown, not one read later.
+    """
 
     lines: list[str]
     will: str
     possible: bool = True
     orders: list[str] = field(default_factory=list)
+    digest: str | None = None
 
 
 def look_at_order(about: About) -> Facts:
@@ -62,6 +66,8 @@ def look_at_group(about: About) -> Facts:
     lines = [
         f"{formats.plural(len(items), 'order')}, of which {count:,} are held now" + (f", {money}" if money else "")
     ]
+    if about.get("signature"):
+        lines.append(f"All that failed like this: {seen_text(about['signature'])}")
     if about.get("more"):
         lines.append(f"There are more than {len(items):,} alike: the others are for the next time.")
     limit = get_settings().approval_above_orders
@@ -100,8 +106,8 @@ def look_at_request(about: About) -> Facts:
     row, orders = _find_request(about)
     if row is None or row["state"] != "requested":
         return Facts(["Nobody waits for this any more."], "Nothing to do.", possible=False)
-    about["digest"] = row["digest"]
-    return Facts(request_lines(row), "Approved, it can be carried out once, exactly like this.", orders=orders)
+    will = "Approved, it can be carried out once, exactly like this."
+    return Facts(request_lines(row), will, orders=orders, digest=row["digest"])
 
 
 def look_at_approved(about: About) -> Facts:
@@ -112,9 +118,10 @@ def look_at_approved(about: About) -> Facts:
     return Facts(lines, "It is carried out now, once, exactly as it was approved.", orders=orders)
 
 
-def find_alike(signature: str) -> list[dict[str, str]]:
+def find_alike(source: str, signature: str) -> list[dict[str, str]]:
     """Everything parked that failed in one way, as far as one act takes it, and one more to say that there is more."""
-    rows = data.get_fresh("parked_alike", {"signature": signature, "limit": data.GROUP_MAX + 1})
+    about = {"source": source, "signature": signature, "limit": data.GROUP_MAX + 1}
+    rows = data.get_fresh("parked_alike", about)
     return [{"workflow_type": row["workflow_type"], "entity_id": row["entity_id"]} for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dashboard import data, formats
@@ -23,23 +24,19 @@ def look_at_ignoring(about: About) -> Facts:
 
 
 def look_at_refund(about: About) -> Facts:
-    """What the approver is shown is what is approved: its digest goes with the form."""
+    """What the approver is shown is what is approved: its digest stays with the form."""
     row, waiting = _find(about)
     if row is None or waiting is None:
         return Facts(["No refund waits for anybody here any more."], "Nothing to do.", possible=False)
-    about["digest"] = waiting["digest"]
     money = formats.amount(waiting["amount_minor"], waiting["currency"], data.get_exponents())
     will = f"Approved, the next run refunds {money}, once, after it has asked the provider again."
-    return Facts([*_lines(row), *_request_lines(waiting)], will)
+    return Facts([*_lines(row), *_request_lines(waiting)], will, digest=waiting["digest"])
 
 
 def look_at_refusal(about: About) -> Facts:
     found = look_at_refund(about)
-    return (
-        Facts(found.lines, "Nothing is refunded, and the finding is acknowledged: a person has it.")
-        if found.possible
-        else found
-    )
+    will = "Nothing is refunded, and the finding is acknowledged: a person has it."
+    return replace(found, will=will) if found.possible else found
 
 
 def tell_remedy(row: data.Row) -> list[str]:

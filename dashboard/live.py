@@ -63,35 +63,34 @@ def get_parameter(name: str) -> str | None:
 
 def choose(label: str, name: str, options: Sequence[str], write: Callable[[str], str] = str) -> str:
     """A choice that lives in the address; the first option is the default and leaves the address alone."""
-    asked = get_parameter(name)
-    index = options.index(asked) if asked in options else 0
-    chosen = st.selectbox(
-        label,
-        options,
-        index=index,
-        format_func=write,
-        key=f"choose-{name}",
-        width=WIDTH,
-        label_visibility="collapsed",
-    )
-    _keep(name, chosen if chosen != options[0] else None)
-    return chosen
+    key = f"choose-{name}"
+    _follow(name, key, options, options[0])
+    chosen = st.selectbox(label, options, format_func=write, key=key, width=WIDTH, label_visibility="collapsed")
+    return _lead(name, chosen, options[0])
 
 
 def pick(label: str, name: str, options: Sequence[str], default: str, write: Callable[[str], str] = str) -> str:
     """The same as buttons side by side."""
-    asked = get_parameter(name)
+    key = f"pick-{name}"
+    _follow(name, key, options, default)
     chosen = st.segmented_control(
-        label,
-        options,
-        default=asked if asked in options else default,
-        format_func=write,
-        key=f"pick-{name}",
-        required=True,
-        label_visibility="collapsed",
+        label, options, format_func=write, key=key, required=True, label_visibility="collapsed"
     )
-    chosen = chosen or default
+    return _lead(name, chosen or default, default)
+
+
+def _follow(name: str, key: str, options: Sequence[str], default: str) -> None:
+    """Before a choice is drawn: where the address was changed (a link, the browser's Back), the choice goes with it."""
+    asked = get_parameter(name)
+    known = st.session_state.get(f"address-{name}")  # another page may use the same name for something else
+    if known != (default, asked) or st.session_state.get(key) not in options:
+        st.session_state[key] = asked if asked in options else default
+
+
+def _lead(name: str, chosen: str, default: str) -> str:
+    """After it was drawn: where the choice was changed, the address goes with it."""
     _keep(name, chosen if chosen != default else None)
+    st.session_state[f"address-{name}"] = (default, get_parameter(name))
     return chosen
 
 

@@ -86,6 +86,7 @@ def show_messages(order: str) -> None:
             "message": [letter["message_id"] for letter in letters],
             "tries": [letter["attempts"] for letter in letters],
             "failed": [formats.ago(letter["last_failed_at"], data.now()) for letter in letters],
+            "exactly": [formats.exact(letter["last_failed_at"], live.zone()) for letter in letters],
             "error": [f"{letter['error_type']}: {letter['error']}" for letter in letters],
         },
         key=f"messages-{order}",

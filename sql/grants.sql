@@ -17,7 +17,7 @@ GRANT EXECUTE ON FUNCTION makegood.act_release_group(text, uuid, jsonb, text, in
 GRANT EXECUTE ON FUNCTION makegood.act_retry_undo(text, uuid, text, text, text) TO makegood_act;
 GRANT EXECUTE ON FUNCTION makegood.act_settle(text, uuid, text, text, text, text, text, bigint, double precision)
   TO makegood_act;
-GRANT EXECUTE ON FUNCTION makegood.act_carry_out(text, uuid, uuid, double precision) TO makegood_act;
+GRANT EXECUTE ON FUNCTION makegood.act_carry_out(text, uuid, uuid, text, double precision) TO makegood_act;
 GRANT EXECUTE ON FUNCTION makegood.act_cancel(text, uuid, text, text, text) TO makegood_act;
 GRANT EXECUTE ON FUNCTION makegood.act_give_approval(text, uuid, uuid, text, text) TO makegood_act;
 GRANT EXECUTE ON FUNCTION makegood.act_refuse_approval(text, uuid, uuid, text) TO makegood_act;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import data, formats, live, tables
+from dashboard import data, formats, live, places, tables
 from dashboard.identity import seen_text
 from dashboard.theme import badge_of
 
@@ -127,7 +127,7 @@ def show_actions() -> None:
         )
         return
     now = data.now()
-    st.caption("Click a row to read the order's story.")
+    st.caption("Click a row to read the story of its order, or its finding.")
     chosen = tables.choose_row(
         {
             "who": [row["actor"] for row in page.rows],
@@ -138,13 +138,14 @@ def show_actions() -> None:
             "proof": [row["proof"] or "" for row in page.rows],
             "exactly": [formats.exact(row["acted_at"], live.zone()) for row in page.rows],
         },
-        [row["subject"] for row in page.rows],
+        [places.place_of(row) for row in page.rows],
         key="actions",
         widths={"why": "large"},
         export="actions",
     )
-    if chosen:
-        st.switch_page(live.page("order"), query_params={"order": chosen})
+    if chosen and chosen[0]:
+        page_name, parameter, subject = chosen
+        st.switch_page(live.page(page_name), query_params={parameter: subject})
     live.turn_pages(page.next, "actions")
 
 

@@ -31,15 +31,18 @@ def show_undos(*, held: bool) -> None:
     place = "held" if held else "due"
     page = data.find_compensations(held=held, after=live.get_parameter(place))
     asked = f"{place}-chosen"
-    chosen = choose_undo(page.rows, key=place, held=held) or st.session_state.get(asked)
+    first = str(page.rows[0]["id"]) if held and page.rows else ""
+    opened = st.session_state.setdefault(asked, first)
+    opened = choose_undo(page.rows, key=place, held=held, opened=opened) or opened
+    st.session_state[asked] = opened
     live.turn_pages(page.next, place)
-    found = next((row for row in page.rows if str(row["id"]) == chosen), page.rows[0] if held and page.rows else None)
-    if found:
-        st.session_state[asked] = str(found["id"])
+    if found := next((row for row in page.rows if str(row["id"]) == opened), None):
         show_undo(found)
+    elif opened:
+        st.caption("What was open here is done by now, or stands on another page.")
 
 
-def choose_undo(rows: data.Rows, key: str, *, held: bool) -> str | None:
+def choose_undo(rows: data.Rows, key: str, *, held: bool, opened: str) -> str | None:
     exponents, now = data.get_exponents(), data.now()
     st.caption("Click a row for what can be done about it.")
     columns = {
@@ -58,10 +61,16 @@ def choose_undo(rows: data.Rows, key: str, *, held: bool) -> str | None:
             else "due"
             for row in rows
         ]
+        columns["exactly"] = [formats.exact(row["next_attempt_at"], live.zone()) for row in rows]
     columns["last error"] = [row["held_reason"] if held else row["last_error"] or "" for row in rows]
     widths = {"tries": 80, "last error": "large"}
     return tables.choose_row(
-        columns, [str(row["id"]) for row in rows], key=key, widths=widths, export=f"compensations-{key}"
+        columns,
+        [str(row["id"]) for row in rows],
+        key=key,
+        widths=widths,
+        export=f"compensations-{key}",
+        marked=opened,
     )
 
 

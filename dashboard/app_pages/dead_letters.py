@@ -8,7 +8,9 @@ from dashboard import actions, approvals, data, facts, formats, live, stories, t
 from dashboard.identity import seen_text
 
 EVERY_SECONDS = 10.0
-TICKED = "letters-ticked"
+KEY = "letters"
+Letter = tuple[str, str, str]  # its id, the order's workflow type and name
+WAYS = {"workflow": "forward", "compensation": "back", "message": "message"}
 STATES = {"parked": "Parked", "redriving": "Let go", "resolved": "Resolved", "discarded": "Discarded"}
 NOTHING = {
     "parked": ("No dead letters.", "Nothing has failed so often that a person must look."),
@@ -25,15 +27,25 @@ def draw() -> None:
     if not groups:
         live.show_empty(*NOTHING[state])
         return
-    asked = live.get_parameter("signature")
-    if chosen := choose_group(groups):
+    known = find_group(groups, live.get_parameter("signature"), live.get_parameter("source"))
+    if chosen := choose_group(groups, known):
         live.forget(["after", "order"])
-        st.query_params["signature"] = asked = chosen
-    known = next((group for group in groups if group["signature"] == asked), groups[0])
+        st.query_params["source"], st.query_params["signature"] = chosen
+        known = find_group(groups, chosen[1], chosen[0])
     show_group(known, state)
 
 
-def choose_group(groups: data.Rows) -> str | None:
+def find_group(groups: data.Rows, signature: str | None, source: str | None) -> data.Row:
+    """The one that is asked for; without a source the most frequent that failed like this; else the most frequent."""
+    alike = [group for group in groups if group["signature"] == signature]
+    return next((group for group in alike if group["source"] == source), (alike or groups)[0])
+
+
+def target_of(group: data.Row) -> tuple[str, str]:
+    return group["source"], group["signature"]
+
+
+def choose_group(groups: data.Rows, known: data.Row) -> tuple[str, str] | None:
     exponents, now = data.get_exponents(), data.now()
     st.caption("By what went wrong, the most frequent first. Click a row to see its orders.")
     return tables.choose_row(
@@ -43,10 +55,13 @@ def choose_group(groups: data.Rows) -> str | None:
             "money": [total(group, exponents) for group in groups],
             "oldest": [formats.ago(group["oldest"], now) for group in groups],
             "newest": [formats.ago(group["newest"], now) for group in groups],
-            "on the way": ["back" if group["source"] == "compensation" else "forward" for group in groups],
+            "on the way": [WAYS[group["source"]] for group in groups],
+            "oldest, exactly": [formats.exact(group["oldest"], live.zone()) for group in groups],
+            "newest, exactly": [formats.exact(group["newest"], live.zone()) for group in groups],
         },
-        [group["signature"] for group in groups],
+        [target_of(group) for group in groups],
         key="groups",
+        marked=target_of(known),
         widths={"orders": 70, "what went wrong": "large"},
         export="dead-letter-groups",
     )
@@ -60,35 +75,26 @@ def total(group: data.Row, exponents: dict[str, int]) -> str:
 
 
 def show_group(group: data.Row, state: str) -> None:
-    place = (group["signature"], state, live.get_parameter("after"))
-    page = keep_still(place)
-    st.subheader(formats.plural(group["letters"], "order") + " that failed in the same way", anchor=False)
+    place = (*target_of(group), state, live.get_parameter("after"))
+    page = tables.keep_still(KEY, place, lambda: data.find_letters(*place))
+    noun = "message" if group["source"] == "message" else "order"
+    st.subheader(formats.plural(group["letters"], noun) + " that failed in the same way", anchor=False)
     st.text(formats.short(seen_text(group["signature"]), 300))
-    clicked, ticked = choose_letter(page.rows)
-    st.session_state[TICKED] = (place, page, ticked)
-    chosen = clicked or live.get_parameter("order")
+    clicked, ticked = choose_letter(page.rows, place)
+    if clicked and clicked[2]:
+        st.query_params["order"] = clicked[2]
     live.turn_pages(page.next)
-    if state == "parked":
-        offer_release(group, page.rows, ticked)
-    if chosen:
-        st.query_params["order"] = chosen
+    if state == "parked" and group["source"] == "message":
+        st.caption("Messages are kept here to be read. Letting them go on is up to whoever sent them.")
+    elif state == "parked":
+        offer_release(group, [{"workflow_type": name, "entity_id": order} for _, name, order in ticked])
+    if chosen := live.get_parameter("order"):
         for document in data.get_stories(chosen):
             st.divider()
             stories.show_story(document)
 
 
-def keep_still(place: tuple[str, str, str | None]) -> data.Page:
-    """While rows are ticked the list stands still: a tick is about what is on the screen."""
-    before, page, ticked = st.session_state.get(TICKED, (None, None, []))
-    return page if ticked and before == place else data.find_letters(*place)
-
-
-def offer_release(group: data.Row, letters: data.Rows, ticked: list[str]) -> None:
-    items = [
-        {"workflow_type": letter["message_key"], "entity_id": letter["entity_id"]}
-        for letter in letters
-        if str(letter["id"]) in ticked
-    ]
+def offer_release(group: data.Row, items: list[dict[str, str]]) -> None:
     why_not = actions.may_not("group")
     with st.container(horizontal=True, vertical_alignment="center"):
         some = f"Let the {len(items)} ticked go on…" if items else "Let the ticked go on…"
@@ -97,19 +103,21 @@ def offer_release(group: data.Row, letters: data.Rows, ticked: list[str]) -> Non
             actions.ask("group", items=items)
         every = f"Let all {group['letters']:,} go on…"
         if st.button(every, key="release-all", icon=":material/fast_forward:", disabled=bool(why_not), help=why_not):
-            alike = facts.find_alike(group["signature"])
-            actions.ask("group", items=alike[: data.GROUP_MAX], more=len(alike) > data.GROUP_MAX)
+            alike = facts.find_alike(*target_of(group))
+            more = len(alike) > data.GROUP_MAX
+            actions.ask("group", items=alike[: data.GROUP_MAX], more=more, signature=group["signature"])
     actions.explain_rights("group")
     with st.expander("From a command line", icon=":material/terminal:"):
         alike_by = ("--signature", group["signature"], "--reason", "why it will work now")
         st.code(formats.command("makegood", "dlq", "release", *alike_by), language=None, wrap_lines=True)
 
 
-def choose_letter(letters: data.Rows) -> tuple[str | None, list[str]]:
+def choose_letter(letters: data.Rows, place: object) -> tuple[Letter | None, list[Letter]]:
     exponents, now = data.get_exponents(), data.now()
     st.caption("Click an order to read its story below; tick several to let them go on together.")
-    orders = {str(letter["id"]): letter["entity_id"] or "" for letter in letters}
-    clicked, ticked = tables.choose_rows(
+    targets = [(str(letter["id"]), letter["message_key"] or "", letter["entity_id"] or "") for letter in letters]
+    opened = live.get_parameter("order")
+    return tables.choose_rows(
         {
             "order": [letter["entity_id"] or "" for letter in letters],
             "amount": [formats.amount(letter["amount_minor"], letter["currency"], exponents) for letter in letters],
@@ -121,12 +129,13 @@ def choose_letter(letters: data.Rows) -> tuple[str | None, list[str]]:
             "exactly": [formats.exact(letter["last_failed_at"], live.zone()) for letter in letters],
             "why": [letter["error"] for letter in letters],
         },
-        list(orders),
-        key="letters",
+        targets,
+        key=KEY,
+        place=place,
+        marked=next((target for target in targets if target[2] == opened), ""),
         widths={"tries": 60, "why": "large"},
         export="dead-letters",
     )
-    return orders.get(clicked or ""), ticked
 
 
 st.title("Dead letters", anchor=False)

@@ -15,11 +15,11 @@ def search() -> None:
     if st.session_state.get("order-asked") != asked:  # somebody came by a link
         st.session_state["order-asked"] = st.session_state["order-text"] = asked
     st.text_input(
-        "Order number, its beginning or end, a payment, or a customer",
+        "Order number or a part of it, a payment, or a customer",
         key="order-text",
         max_chars=data.TEXT_MAX,
         label_visibility="collapsed",
-        placeholder="An order number such as order-123, its beginning or end, a payment such as pi_…, or a customer",
+        placeholder="An order number such as order-123 or a part of it, a payment such as pi_…, or a customer",
         icon=":material/search:",
         on_change=keep,
     )
@@ -53,9 +53,9 @@ def show_found(asked: str, found: data.Rows) -> None:
     if not found:
         st.text(f"Nothing is known of {formats.short(asked)}.")
         st.caption(
-            "Order numbers are case-sensitive and found by their beginning or their end, payments, charges and "
-            "customers by the whole of their name. A payment that no order's row knows is looked for among the "
-            f"newest {data.NEWEST_MAX:,} orders."
+            "Order numbers are case-sensitive and found by their beginning or their end; payments, charges and "
+            "customers by the whole of their name. The middle of a number, and a payment that no order's row knows, "
+            f"are looked for among the newest {data.NEWEST_MAX:,} orders."
         )
         return
     st.subheader("The newest orders" if not asked else formats.plural(len(found), "order") + " found", anchor=False)

@@ -120,7 +120,7 @@ def show_ages(stuck: data.Rows, *, dark: bool) -> None:
     told = ", ".join(f"{name}: {formats.plural(count, 'order')}" for name, count, _ in bands)
     st.plotly_chart(figure, config=charts.CONFIG, key="ages", alt=told)
     st.page_link(
-        live.page("workflows"), label="Stuck orders", icon=":material/arrow_forward:", query_params={"show": "stuck"}
+        live.page("workflows"), label="Stuck orders", icon=":material/arrow_forward:", query_params={"show": "idle"}
     )
 
 

@@ -155,7 +155,7 @@ def show_waiting() -> None:
         return
     st.subheader("Waits for a second person", anchor=False)
     now, exponents = data.now(), data.get_exponents()
-    for row in rows:
+    for row in rows[: books.WAITING_MAX]:
         with st.container(border=True, horizontal=True, vertical_alignment="center", key=f"need-{row['finding_id']}"):
             approved = row["state"] == "approved"
             st.badge("approved" if approved else "asked for", color=badge_of("completed" if approved else "stuck"))  # type: ignore[arg-type]
@@ -165,12 +165,16 @@ def show_waiting() -> None:
                 f"asked for by {formats.short(row['requested_by'], 80)}, expires {formats.ago(row['expires_at'], now)}"
             )
             st.text(
-                f"{money} back for {about}: {row['class']} {name_of(row['class']).lower()}; {asked}", width="stretch"
+                f"{money} back for {about}: {row['class']} {name_of(row['class']).lower()}; {asked}",
+                help=formats.exact(row["expires_at"], live.zone()),
+                width="stretch",
             )
             st.page_link(
                 live.page("reconciliation"), label="Both sides", icon=":material/arrow_forward:",
                 query_params={"finding": str(row["finding_id"])},
             )  # fmt: skip
+    if len(rows) > books.WAITING_MAX:
+        st.caption(f"These are the oldest {books.WAITING_MAX}; more wait, and show here as these are decided.")
 
 
 def show_classes(counts: data.Rows) -> None:
@@ -200,7 +204,7 @@ def show_classes(counts: data.Rows) -> None:
         key="classes",
         widths={"findings": 80, "what it means": "large"},
     )
-    if chosen and chosen != live.get_parameter("class"):
+    if chosen:
         st.switch_page(live.page("reconciliation"), query_params={"class": chosen})
 
 
@@ -306,6 +310,7 @@ def show_runs() -> None:
             "opened": [run["opened"] for run in page.rows],
             "closed": [run["closed"] for run in page.rows],
             "missed": [formats.NONE if run["missed"] is None else f"{run['missed']:,}" for run in page.rows],
+            "exactly": [formats.exact(run["started_at"], live.zone()) for run in page.rows],
             "books complete up to": [formats.exact(run["watermark"], live.zone()) for run in page.rows],
             "in doubt because": [run["error"] or run["stale"] or "" for run in page.rows],
         },

@@ -6,35 +6,38 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard import actions, cards, data, formats, live, tables
+from dashboard import actions, approvals, cards, data, formats, live, tables
 
 EVERY_SECONDS = 5.0
-TICKED = "workflows-ticked"
-SHOWN = {"all": "All under way", "moving": "Moving", "stuck": "Stuck", "held": "Held"}
+KEY = "workflows"
+SHOWN = {
+    "all": "All under way",
+    "moving": "Moving",
+    "stuck": "Past deadline",
+    "held": "Held",
+    "idle": "No progress for 5 min",  # what the overview, and the published query, count as stuck
+}
+NONE_LIKE_IT = {
+    "moving": "No order is moving.",
+    "stuck": "No order is past its deadline.",
+    "held": "No order is held.",
+    "idle": "No order is without progress for five minutes.",
+}
 
 
 def draw() -> None:
+    approvals.show_approvals("release group")
     show, state, workflow_type = choose()
     place = (show, state, workflow_type, live.get_parameter("after"))
-    page = keep_still(place)
+    page = tables.keep_still(KEY, place, lambda: data.find_unfinished(*place))
     if not page.rows:
         show_nothing(show)
         return
-    seen, shown, _ = st.session_state.get(TICKED, (None, page, []))
-    clicked, ticked = choose_orders(page.rows)
-    st.session_state[TICKED] = (place, page, ticked)
-    if clicked is not None and not ticked:
-        # The click is about what was on the screen, which this refresh may have moved.
-        rows = shown.rows if seen == place and clicked < len(shown.rows) else page.rows
-        st.switch_page(live.page("order"), query_params={"order": rows[clicked]["entity_id"]})
+    clicked, ticked = choose_orders(page.rows, place)
+    if clicked and not ticked:
+        st.switch_page(live.page("order"), query_params={"order": clicked[1]})
     live.turn_pages(page.next)
-    offer_bulk([row for row in page.rows if str(row["id"]) in ticked])
-
-
-def keep_still(place: tuple[str, str | None, str | None, str | None]) -> data.Page:
-    """While rows are ticked the list stands still: a tick is about what is on the screen."""
-    before, page, ticked = st.session_state.get(TICKED, (None, None, []))
-    return page if ticked and before == place else data.find_unfinished(*place)
+    offer_bulk([row for row in page.rows if target_of(row) in ticked])
 
 
 def offer_bulk(rows: data.Rows) -> None:
@@ -72,36 +75,40 @@ def show_nothing(show: str) -> None:
     if live.get_parameter("after"):
         st.caption("This page is empty by now: what was on it has moved.")
         live.turn_pages(None)
-    elif show in {"stuck", "held"}:
-        live.show_empty(f"No order is {show}.", "There is nothing to do here.")
+    elif show in NONE_LIKE_IT:
+        live.show_empty(NONE_LIKE_IT[show], "There is nothing to do here.")
     else:
         live.show_empty("No order is under way.", "All have ended, or none was started yet; the overview says which.")
 
 
-def choose_orders(rows: data.Rows) -> tuple[int | None, list[str]]:
-    """The place of the one that was clicked, and the ids of those that are ticked."""
+def target_of(row: data.Row) -> tuple[str, str]:
+    return str(row["id"]), row["entity_id"]
+
+
+def choose_orders(rows: data.Rows, place: object) -> tuple[tuple[str, str] | None, list[tuple[str, str]]]:
+    """The one that was clicked, and those that are ticked."""
     exponents, now = data.get_exponents(), data.now()
     st.caption("The longest without progress first. Click an order to read its story; tick several to act on them.")
-    ids = [str(row["id"]) for row in rows]
-    clicked, ticked = tables.choose_rows(
+    return tables.choose_rows(
         {
             "order": [row["entity_id"] for row in rows],
             "how": [row["condition"] for row in rows],
             "state": [row["current_state"] for row in rows],
             "no progress for": [formats.seconds(row["idle_seconds"]) for row in rows],
             "next try": [next_try(row, now) for row in rows],
+            "exactly": ["" if row["held_at"] else formats.exact(row["next_attempt_at"], live.zone()) for row in rows],
             "tries": [row["attempts"] for row in rows],
             "amount": [formats.amount(row["amount_minor"], row["currency"], exponents) for row in rows],
             "why": [row["held_reason"] or ("cancel requested" if row["cancel_requested"] else "") for row in rows],
             "last progress": [formats.exact(row["updated_at"], live.zone()) for row in rows],
             "type": [row["workflow_type"] for row in rows],
         },
-        ids,
-        key="workflows",
+        [target_of(row) for row in rows],
+        key=KEY,
+        place=place,
         widths={"tries": 60, "why": "medium"},
         export="workflows",
     )
-    return ids.index(clicked) if clicked else None, ticked
 
 
 def next_try(row: data.Row, now: datetime) -> str:

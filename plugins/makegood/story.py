@@ -37,6 +37,36 @@ class Clock:
         return read_time(text).astimezone(self._zone).strftime("%m-%d %H:%M:%S.%f")[:-3]
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A time in which it waited for a person; ``until`` and ``by`` are None while it lasts."""
+
+    since: datetime
+    until: datetime | None = None
+    by: str | None = None
+
+
+def find_holds(story: Mapping[str, Any]) -> list[Hold]:
+    """When it was held, from what parked it to who let it go on; a release leaves no trace in the order's own row."""
+    row, letter = story["workflow"], story.get("dead_letter")
+    parked = [d["decided_at"] for d in story.get("decisions") or [] if d["decision"] == "park"]
+    parks = [read_time(moment) for moment in [*parked, *([letter["last_failed_at"]] if letter else [])]]
+    ended = [read_time(a["finished_at"]) for a in story["attempts"] if a["finished_at"]]
+    holds: list[Hold] = []
+    last = datetime.min.replace(tzinfo=UTC)
+    for action in story.get("actions") or []:
+        until = read_time(action["acted_at"])
+        if action["action"] not in {"release", "settle"}:
+            continue
+        within = [moment for moment in parks if last <= moment <= until]
+        if not within and action["action"] == "release":  # only what is held is released; a settled undo need not be
+            within = [moment for moment in ended if last <= moment <= until]
+        if within:
+            holds.append(Hold(max(within), until, action["actor"]))
+            last = until
+    return [*holds, Hold(read_time(row["held_at"]))] if row["held_at"] else holds
+
+
 def tell_story(story: dict[str, Any], money: Mapping[str, Any] | None) -> dict[str, Any]:
     """The same facts, with each state's duration and the reason of each gap worked out."""
     now = read_time(story["asked_at"])
@@ -72,6 +102,11 @@ def explain_gap(story: Mapping[str, Any], start: datetime, end: datetime) -> str
     """Why nothing moved between two transitions, as far as attempts and jobs tell."""
     if end - start < GAP:
         return None
+    released = [hold for hold in find_holds(story) if hold.until and hold.since < end and hold.until > start]
+    if released:
+        rest = end - (released[-1].until or end)
+        more = f"; {lasting(rest)} passed after that" if rest >= GAP else ""
+        return f"{lasting(end - start)}: {_explain_holds(released)}{more}"
     found = next((d for d in story.get("decisions") or [] if start <= read_time(d["decided_at"]) <= end), None)
     if found is not None:
         waited = lasting(read_time(found["decided_at"]) - start)
@@ -80,6 +115,14 @@ def explain_gap(story: Mapping[str, Any], start: datetime, end: datetime) -> str
     if held_at and start <= read_time(held_at) <= end:
         return f"{lasting(end - start)}: it was held for a person after {lasting(read_time(held_at) - start)}"
     return f"{lasting(end - start)}: {_explain_by_attempts(story, start, end)}"
+
+
+def _explain_holds(holds: Sequence[Hold]) -> str:
+    spans = [hold.until - hold.since for hold in holds if hold.until]
+    lasted, by = lasting(sum(spans, timedelta())), holds[-1].by
+    if len(spans) == 1:
+        return f"it was held for a person for {lasted}, released by {by}"
+    return f"it was held for a person {len(spans)} times, {lasted} in all, last released by {by}"
 
 
 def _explain_by_attempts(story: Mapping[str, Any], start: datetime, end: datetime) -> str:

@@ -205,27 +205,29 @@ $$;
 COMMENT ON FUNCTION makegood.ask_second_person(text, text, jsonb, bigint, text, text, text, double precision) IS
   'Uses up an approval of exactly this, or asks for one: NULL, or needs_approval with its id.';
 
--- Operator, whoever asked. Carries out what is approved by now, with the parameters it was asked for with; verdicts of
--- what it carries out, and needs_approval where it is not approved (any more).
+-- Operator, whoever asked. Carries out what is approved by now, with the parameters it was asked for with and a reason of
+-- their own: the audit has it under their name. Verdicts of what it carries out, and needs_approval where it is not
+-- approved (any more).
 CREATE OR REPLACE FUNCTION makegood.act_carry_out(
-  p_login text, p_token uuid, p_approval_id uuid, p_valid_seconds double precision) RETURNS jsonb
+  p_login text, p_token uuid, p_approval_id uuid, p_reason text, p_valid_seconds double precision) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   a makegood.acts;
 BEGIN
   PERFORM makegood.require_role(p_login, 'operator');
+  PERFORM makegood.check_actor(p_login, p_reason);
   SELECT * INTO a FROM makegood.acts AS r
    WHERE r.approval_id = p_approval_id ORDER BY r.acted_at LIMIT 1;
   RETURN CASE a.action
     WHEN 'settle' THEN makegood.act_settle(p_login, p_token, a.details->>'workflow_type', a.subject, a.details->>'step',
-      a.details->>'proof', a.details->>'reason', 0, p_valid_seconds)
-    WHEN 'release group' THEN makegood.act_release_group(p_login, p_token, a.details->'items', a.details->>'reason', 0,
+      a.details->>'proof', p_reason, 0, p_valid_seconds)
+    WHEN 'release group' THEN makegood.act_release_group(p_login, p_token, a.details->'items', p_reason, 0,
       p_valid_seconds)
     ELSE jsonb_build_object('verdict', 'unknown', 'repeated', false) END;
 END
 $$;
-COMMENT ON FUNCTION makegood.act_carry_out(text, uuid, uuid, double precision) IS
-  'An operator carries out, with the parameters it was asked for with, what a second person has approved.';
+COMMENT ON FUNCTION makegood.act_carry_out(text, uuid, uuid, text, double precision) IS
+  'An operator carries out, with the parameters it was asked for with and a reason, what a second person has approved.';
 
 -- Operator. Verdicts of request_cancel: requested, already_requested, compensating, too_late, unknown.
 CREATE OR REPLACE FUNCTION makegood.act_cancel(

@@ -18,11 +18,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     'dead_letter', (SELECT to_jsonb(d) - 'payload' - 'workflow_id' - 'entity_id'
                       FROM makegood.dead_letters d WHERE d.workflow_id = e.id),
     'actions', coalesce((SELECT jsonb_agg(to_jsonb(o) - 'subject' ORDER BY o.id)
-                      FROM makegood.operator_actions o WHERE o.subject = e.entity_id), '[]'),
+                      FROM makegood.operator_actions o
+                     WHERE o.subject = ANY (ARRAY(
+                       SELECT e.entity_id UNION ALL
+                       SELECT f.id::text FROM makegood.reconciliation_findings f WHERE f.order_id = e.entity_id LIMIT 200))
+                   ), '[]'),
     'definition', (SELECT w.definition FROM makegood.workflow_types w WHERE w.name = e.workflow_type))
     FROM makegood.workflow_executions e
    WHERE e.entity_id = p_entity_id AND (p_workflow_type IS NULL OR e.workflow_type = p_workflow_type)
    ORDER BY e.created_at
 $$;
 COMMENT ON FUNCTION makegood.timeline(text, text) IS
-  'One jsonb document per workflow of an entity: the row, its transitions, attempts, compensations, jobs'' decisions, dead letter and operators'' actions.';
+  'One jsonb document per workflow of an entity: the row, its transitions, attempts, compensations, jobs'' decisions, dead letter, and operators'' actions on it and on its findings.';

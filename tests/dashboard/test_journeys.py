@@ -156,11 +156,11 @@ def test_settlement_above_the_limit_takes_a_second_person(come: Come, place: Pla
     expect(approver.get_by_role("dialog")).to_contain_text("Approved.")
 
     operator.get_by_role("button", name="Carry out").click()
-    fill(operator, "Carry it out")
+    fill(operator, "Carry it out", Why="it is approved")
     expect(operator.get_by_role("dialog")).to_contain_text("is settled and never sent again")
     assert held_undos(place) == 1
-    (row,) = place.rows("SELECT actor, details FROM makegood.operator_actions WHERE action = 'settle'")
-    assert (row["actor"], row["details"]["proof"]) == ("demo-operator", "re_123")
+    (row,) = place.rows("SELECT actor, reason, details FROM makegood.operator_actions WHERE action = 'settle'")
+    assert (row["actor"], row["reason"], row["details"]["proof"]) == ("demo-operator", "it is approved", "re_123")
 
 
 def held_undos(place: Place) -> int:

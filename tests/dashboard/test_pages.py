@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -10,6 +11,7 @@ from psycopg.types.json import Jsonb
 from shops import HOSTILE, Place, open_place
 from streamlit.testing.v1 import AppTest
 
+from dashboard import database
 from makegood.cli import app as cli
 from makegood.errors import EXIT_NOT_READY
 from makegood.local.postgres import EmbeddedPostgres
@@ -44,6 +46,17 @@ def test_page_on_any_day_draws_without_an_error(page: str, day: str, look: Any, 
     assert not app.exception
     assert not app.error
     assert len(app.title) == 1
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_table_that_says_how_long_ago_says_when_exactly(page: str, look: Any, disaster: Place) -> None:
+    frames = [frame.value for frame in look(disaster.read, page).dataframe]
+    for frame in frames:
+        text = frame.to_csv()
+        exact = len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", text))
+        assert exact >= len(re.findall(r"\b(?:\d+ (?:s|min|h|d) ago|in \d+ (?:s|min|h|d))\b", text)), list(
+            frame.columns
+        )
 
 
 @pytest.mark.parametrize(
@@ -105,8 +118,21 @@ def test_search_finds_by_beginning_and_by_payment_and_says_when_nothing_is_known
     (row,) = normal.rows("SELECT context FROM makegood.workflow_executions WHERE entity_id = 'order-2'")
     app = look(normal.read, "order", order=row["context"]["charge"]["payment_intent"])
     assert column(app, "order") == ["order-2"]
+    app = look(normal.read, "order", order="rder-1")
+    assert {"order-1", "order-10"} <= set(column(app, "order"))
     app = look(normal.read, "order", order="order_%\\\x00")
     assert "Nothing is known of" in said(app)
+
+
+def test_search_finds_a_customer_although_orders_end_with_the_same(look: Any, normal: Place) -> None:
+    """What is exactly this stands before parts of a number."""
+    normal.rows(
+        "INSERT INTO makegood.orders (id, status, amount_minor, currency, customer_ref) VALUES ('order-30', 'paid', 1,"
+        " 'EUR', '5') ON CONFLICT (id) DO UPDATE SET customer_ref = excluded.customer_ref"
+    )
+    found = column(look(normal.read, "order", order="5"), "order")
+    assert found[0] == "order-30"
+    assert {"order-5", "order-15", "order-25"} <= set(found)
 
 
 def test_typing_an_order_opens_it_and_keeps_it_in_the_address(look: Any, normal: Place) -> None:
@@ -116,7 +142,20 @@ def test_typing_an_order_opens_it_and_keeps_it_in_the_address(look: Any, normal:
     assert app.query_params["order"] == "order-8"
 
 
-@pytest.mark.parametrize(("show", "orders"), [("held", 8), ("stuck", 50), ("moving", 0), ("all", 50)])
+def test_stuck_orders_of_the_overview_are_those_its_link_leads_to(look: Any, disaster: Place) -> None:
+    """Held ones among them, as in the published query."""
+    published = database.sql_folder() / "queries" / "stuck_count.sql"
+    overview = look(disaster.read)
+    app = look(disaster.read, "workflows", show="idle")
+    (shown,) = (group for group in app.get("button_group") if group.key == "pick-show")
+    (told,) = (option for option in shown.options if "No progress" in str(option))
+    assert overview.metric[2].value in str(told)
+    assert overview.metric[2].value == str(
+        sum(row["stuck"] for row in disaster.rows(published.read_text(), role="read"))
+    )
+
+
+@pytest.mark.parametrize(("show", "orders"), [("held", 8), ("stuck", 50), ("moving", 0), ("idle", 50), ("all", 50)])
 def test_workflows_are_filtered_by_the_address(look: Any, disaster: Place, show: str, orders: int) -> None:
     app = look(disaster.read, "workflows", show=show)
     assert len(app.dataframe[0].value if app.dataframe else []) == orders

@@ -15,6 +15,7 @@ from shops import HOSTILE, Place
 from streamlit.testing.v1 import AppTest
 from test_pages import column, said
 
+from dashboard import acting, data, identity
 from dashboard.identity import COOKIE
 from makegood.local.postgres import EmbeddedPostgres
 
@@ -140,6 +141,7 @@ def test_order_page_shows_its_findings(look: Any, place: Place, names: dict[str,
 def test_overview_names_findings_above_the_limit(look: Any, place: Place, names: dict[str, str]) -> None:
     words = said(look(place.read))
     assert "1 finding D05 missing charge, 1,500.00 EUR at risk" in words
+    assert "1 refund waits for a second person, 500.00 EUR" in words
     assert "D03" not in words
 
 
@@ -153,6 +155,38 @@ def test_hostile_names_stay_text(look: Any, place: Place, names: dict[str, str])
         assert not one.exception
         assert names[name] in [text.value for text in one.text]
         assert all(names[name] not in markdown.value for markdown in one.markdown)
+
+
+def press(app: AppTest, label: str) -> AppTest:
+    return next(button for button in app.button if button.label == label).click().run()
+
+
+def test_refund_that_changed_since_it_was_shown_is_read_again_before_anything_is_sent(
+    look: Any, place: Place, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run drops what was asked for and asks for ten times as much while the form is open."""
+    monkeypatch.setenv("MAKEGOOD_DASHBOARD_LOGIN", "demo")
+    monkeypatch.setenv("MAKEGOOD_DATABASE_ACT_URL", place.act)
+    monkeypatch.setattr(identity, "_demo_login", lambda: "demo-approver")
+    acting.actor.clear()  # type: ignore[attr-defined]
+    sent: list[str] = []
+    answer = lambda _, login, token, finding, digest, reason: sent.append(digest) or {"verdict": "approved"}  # noqa: E731
+    monkeypatch.setattr(acting.Actor, "approve_refund", answer)
+    read, other = data.get_fresh, {"digest": "1" * 64, "amount_minor": 500_000}
+    app = press(look(place.read, "reconciliation", finding=names["refund"]), "Approve the refund…")
+    assert "the next run refunds 500.00 EUR" in everything(app)
+    app.text_input(key="reason").set_value("seen")
+    monkeypatch.setattr(
+        data, "get_fresh", lambda *about: [{**row, **(other if "digest" in row else {})} for row in read(*about)]
+    )
+    press(app, "Approve")
+    assert sent == []
+    assert "It is not what you were shown before" in everything(app)
+    assert "the next run refunds 5,000.00 EUR" in everything(app)
+    press(app, "I have read it")
+    app.text_input(key="reason").set_value("seen, too")
+    press(app, "Approve")
+    assert sent == [other["digest"]]
 
 
 @pytest.mark.slow
@@ -213,6 +247,8 @@ def test_operator_acknowledges_and_ignores_once_per_form_and_a_viewer_may_not(
     assert row["said"]["verdict"] == "ignored"
     with pytest.raises(Exception, match="has not the role operator"):
         place.rows(statement, ("demo-viewer", uuid.uuid4(), finding, None), role="act")
+    (row,) = place.rows("SELECT makegood.timeline(%s) AS story", (names["twice"],), role="read")
+    assert [action["action"] for action in row["story"]["actions"]] == ["acknowledge finding", "ignore finding"]
     history = place.rows(
         "SELECT to_state FROM makegood.reconciliation_history WHERE finding_id = %s ORDER BY id", (finding,)
     )

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from dashboard import attention, charts, data, formats, theme
+from dashboard import attention, charts, data, formats, places, theme
 from dashboard.periods import PERIODS
 from makegood import jobs, reconciling
+from makegood.story import explain_gap
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 EXPONENTS = {"EUR": 2, "JPY": 0, "KWD": 3}
@@ -96,6 +97,23 @@ def test_job_needs_a_person_when_it_failed_or_did_not_run(row: dict[str, Any], t
     assert len(needs) == (text is not None)
 
 
+def test_what_waits_for_a_person_is_told_once_per_kind_and_leads_to_where_it_is_decided() -> None:
+    """Two currencies of one kind are one line."""
+    one = {"state": "requested", "requests": 1, "oldest_seconds": 90.0}
+    rows = [
+        {**one, "action": "settle", "currency": "EUR", "amount_minor": 1999},
+        {**one, "action": "settle", "currency": "JPY", "amount_minor": 500, "oldest_seconds": 60.0},
+        {**one, "action": "release group", "state": "approved", "currency": None, "amount_minor": None},
+        {**one, "action": "refund", "currency": "EUR", "amount_minor": 50_000},
+    ]
+    needs = attention.find_needs({"approvals": rows, "held": [], "breakers": [], "jobs": []}, EXPONENTS)
+    assert [(need.text, need.page) for need in needs] == [
+        ("2 settlements wait for a second person, 19.99 EUR + 500 JPY, oldest 1 min 30 s", "compensations"),
+        ("1 release of a group approved, waits to be carried out, oldest 1 min 30 s", "dead_letters"),
+        ("1 refund waits for a second person, 500.00 EUR, oldest 1 min 30 s", "reconciliation"),
+    ]
+
+
 def test_jobs_that_are_watched_are_the_ones_there_are() -> None:
     assert set(data.JOBS) == {jobs.RECOVERY, jobs.COMPENSATION, reconciling.JOB}
 
@@ -146,6 +164,61 @@ def test_timeline_of_what_is_held_changes_colour_when_it_was_held() -> None:
     assert [bar.marker.color for bar in last] == [theme.colour_of(w, dark=False) for w in ("charging", "stuck", "held")]
 
 
+def held_and_released() -> dict[str, Any]:
+    """Parked 100 s after it began charging, released by Ann at 700 s, and completed at once."""
+    told = story(finished_at=at(710))
+    told["transitions"][2]["transitioned_at"] = at(710)
+    told["decisions"] = []
+    told["dead_letter"] = {"last_failed_at": at(100)}
+    told["actions"] = [{"actor": "ann", "action": "release", "reason": "mended", "acted_at": at(700), "details": {}}]
+    return told
+
+
+def test_gap_in_which_it_was_held_names_who_released_it_although_its_row_knows_no_more() -> None:
+    told = held_and_released()
+    why = explain_gap(told, NOON, NOON + timedelta(seconds=710))
+    assert why == "11 min 50 s: it was held for a person for 10 min, released by ann; 10 s passed after that"
+    assert explain_gap(told, NOON + timedelta(seconds=701), NOON + timedelta(seconds=710)) == (
+        "9.0 s: no attempt was made; it waited for a worker"
+    )
+
+
+def test_gap_with_several_holds_tells_them_together_and_without_a_letter_its_last_try_began_it() -> None:
+    told = held_and_released()
+    again = {**told["actions"][0], "actor": "bob", "acted_at": at(705)}
+    told.update(dead_letter=None, actions=[*told["actions"], again], decisions=[{"decision": "park", "reason": "x",
+                "decided_at": at(703)}])  # fmt: skip
+    assert explain_gap(told, NOON, NOON + timedelta(seconds=710)) == (
+        "11 min 50 s: it was held for a person 2 times, 11 min 33 s in all, last released by bob; 5.0 s passed"
+        " after that"
+    )
+
+
+def test_timeline_of_what_was_released_shows_when_it_was_held() -> None:
+    figure = charts.draw_timeline(held_and_released(), UTC, dark=False)
+    bars = [trace for trace in figure.data if trace.y[0] == "charging"]
+    assert [(bar.base[0], bar.base[0] + bar.x[0]) for bar in bars] == [(0, 100), (100, 700), (700, 710)]
+    words = ("charging", "held", "charging")
+    assert [bar.marker.color for bar in bars] == [theme.colour_of(word, dark=False) for word in words]
+
+
+@pytest.mark.parametrize(
+    ("undos", "waits"),
+    [
+        ([], [("→ charge", 9.0, 1000.0)]),
+        # An undo that was never tried has a lane; one that is done, or held, does not wait.
+        ([("charge", "pending"), ("reserve", "succeeded"), ("ship", "held")], [("↩ undo charge", 500.0, 1000.0)]),
+    ],
+)
+def test_timeline_shows_the_wait_that_lasts(undos: list[tuple[str, str]], waits: list[Any]) -> None:
+    told = story(finished_at=None, next_attempt_at=at(1300))
+    told["transitions"] = told["transitions"][:2]
+    told["compensations"] = [{"step": step, "state": state, "created_at": at(500)} for step, state in undos]
+    figure = charts.draw_timeline(told, UTC, dark=False)
+    found = [trace for trace in figure.data if trace.type == "bar" and "waits for its next try" in trace.hovertext[0]]
+    assert [(bar.y[0], bar.base[0], bar.base[0] + bar.x[0]) for bar in found] == waits
+
+
 @pytest.mark.parametrize("span", [0.001, 0.4, 3, 59, 61, 4000, 90_000, 9_000_000])
 def test_ticks_are_few_and_round(span: float) -> None:
     assert 2 <= len(charts._ticks(span)) <= 14
@@ -176,3 +249,23 @@ def test_cards_speak_only_our_own_words_where_markdown_is_read() -> None:
     marked = dataclasses.replace(card, sentence="")
     assert "[x](y)" in card.sentence
     assert "[x](y)" not in str(marked)
+
+
+@pytest.mark.parametrize(
+    ("action", "of", "page"),
+    [
+        ("release", None, ("order", "order", "x")),
+        ("cancel", None, ("order", "order", "x")),
+        ("remedy: refund", None, ("order", "order", "x")),
+        ("acknowledge finding", None, ("reconciliation", "finding", "x")),
+        ("approve", "refund", ("reconciliation", "finding", "x")),
+        ("request approval", "settle", ("order", "order", "x")),
+        ("use approval", "release group", ("", "", "x")),  # many orders
+        ("grant", None, ("", "", "x")),
+        ("set remedy caps", None, ("", "", "x")),
+    ],
+)
+def test_row_of_what_people_did_leads_to_what_it_was_done_to(
+    action: str, of: str | None, page: tuple[str, ...]
+) -> None:
+    assert places.place_of({"action": action, "approval_of": of, "subject": "x"}) == page

@@ -194,7 +194,7 @@ def test_stranger_and_nobody_are_refused(act: Worker, held: Lease) -> None:
         f"act_release_group('{{0}}', gen_random_uuid(), '{ITEMS}', 'why', 9, 60)",
         "act_retry_undo('{0}', gen_random_uuid(), 'checkout', 'x', 'why')",
         "act_settle('{0}', gen_random_uuid(), 'checkout', 'x', 'charge', 're_1', 'why', 9, 60)",
-        "act_carry_out('{0}', gen_random_uuid(), gen_random_uuid(), 60)",
+        "act_carry_out('{0}', gen_random_uuid(), gen_random_uuid(), 'why', 60)",
         "act_cancel('{0}', gen_random_uuid(), 'checkout', 'x', 'why')",
         "act_give_approval('{0}', gen_random_uuid(), gen_random_uuid(), 'd', 'why')",
         "act_refuse_approval('{0}', gen_random_uuid(), gen_random_uuid(), 'why')",
@@ -311,10 +311,20 @@ def test_group_above_the_size_takes_two_people(act: Worker, admin: Worker, jobs:
     assert jobs.read(group[0])["held_at"] is not None
     assert release_group(act, ann, group[:2], above=1)["verdict"] == "needs_approval"  # another list, another approval
     assert approve(act, bob, get_approval(admin, asked["approval_id"])) == "approved"
-    statement = "SELECT makegood.act_carry_out(%s, gen_random_uuid(), %s, %s) AS said"
-    done = said(act, statement, ann, asked["approval_id"], HOUR)
+    statement = "SELECT makegood.act_carry_out(%s, gen_random_uuid(), %s, %s, %s) AS said"
+    with refused("MG011", "who acts"):
+        act.rows(statement, ann, asked["approval_id"], " ", HOUR)
+    done = said(act, statement, ann, asked["approval_id"], "approved", HOUR)
     assert (done["verdict"], done["counts"]) == ("done", {"released": 3})
-    assert said(act, statement, ann, asked["approval_id"], HOUR)["verdict"] == "needs_approval"  # it is used up
+    released = [found for lease in group for found in actions_on(admin, lease) if found[1] == "release"]
+    assert released == [(ann, "release")] * 3
+    whys = admin.rows(
+        "SELECT DISTINCT reason FROM makegood.operator_actions WHERE actor = %s AND action = 'release'", ann
+    )
+    assert [row["reason"] for row in whys] == ["approved"]
+    assert (
+        said(act, statement, ann, asked["approval_id"], "again", HOUR)["verdict"] == "needs_approval"
+    )  # it is used up
 
 
 def test_settlement_up_to_the_limit_takes_one_person(act: Worker, ann: str, owing: Lease) -> None:

@@ -12,6 +12,7 @@ SELECT e.id, e.entity_id, e.workflow_type, e.current_state, e.amount_minor, e.cu
    AND CASE %(show)s::text WHEN 'held' THEN e.held_at IS NOT NULL
             WHEN 'stuck' THEN e.held_at IS NULL AND e.deadline_at < now()
             WHEN 'moving' THEN e.held_at IS NULL AND e.deadline_at >= now()
+            WHEN 'idle' THEN e.updated_at < now() - interval '5 minutes' -- as in stuck.sql, so that both count the same
             ELSE true END
    AND (%(after_time)s::timestamptz IS NULL OR (e.updated_at, e.id) > (%(after_time)s, %(after_id)s::uuid))
  ORDER BY e.updated_at, e.id

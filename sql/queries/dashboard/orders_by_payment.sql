@@ -1,5 +1,0 @@
--- Orders whose charge has this payment. Among the newest only: no index knows payments, and a look at all has no bound.
-SELECT e.entity_id, e.workflow_type, e.current_state, e.amount_minor, e.currency, e.created_at, e.updated_at, e.held_at
-  FROM (SELECT * FROM makegood.workflow_executions ORDER BY id DESC LIMIT %(newest)s) AS e
- WHERE e.context->'charge'->>'payment_intent' = %(text)s
- LIMIT %(limit)s;
