@@ -20,8 +20,10 @@ BEGIN
         id uuid, fence bigint, step text, key text, operation text, request_hash text)
       LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
   ), opened AS (
+    -- Nearly always all of them moved, and need not be written as JSON again.
     SELECT o.* FROM makegood.open_attempts('forward', p_worker, p_key_window_seconds,
-      (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved)) AS o
+      CASE WHEN cardinality(v_moved) = jsonb_array_length(p_items) THEN p_items
+           ELSE (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved) END) AS o
   )
   SELECT i.id, CASE WHEN i.moved THEN o.verdict
                     WHEN e.cancel_requested AND e.fence = i.fence AND e.held_at IS NULL THEN 'cancel'
