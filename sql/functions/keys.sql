@@ -28,17 +28,22 @@ BEGIN
   SELECT array_agg(s.key) INTO v_sent FROM sent s;
 
   -- A second statement, with a fresh snapshot: a late worker's answer may have come while we waited for its row.
+  -- Only keys that may not go are looked up again.
   RETURN QUERY
+  WITH items AS MATERIALIZED (
+    SELECT i.*, s.key IS NOT NULL AS sent
+      FROM jsonb_to_recordset(p_items) AS i(key text, operation text, request_hash text)
+      LEFT JOIN unnest(v_sent) AS s(key) ON s.key = i.key
+  )
   SELECT i.key,
-         CASE WHEN s.key IS NOT NULL THEN 'go'
+         CASE WHEN i.sent THEN 'go'
               WHEN k.operation <> i.operation OR k.request_hash <> decode(i.request_hash, 'hex') THEN 'conflict'
               WHEN k.status IN ('known', 'recorded') THEN 'known'
               ELSE 'expired' END,
-         CASE WHEN s.key IS NULL THEN k.response END
-    FROM jsonb_to_recordset(p_items) AS i(key text, operation text, request_hash text)
-    LEFT JOIN unnest(v_sent) AS s(key) ON s.key = i.key
-    LEFT JOIN makegood.idempotency_keys k ON k.key = i.key
-          AND k.key = ANY (ARRAY(SELECT b.key FROM jsonb_to_recordset(p_items) AS b(key text)));
+         CASE WHEN NOT i.sent THEN k.response END
+    FROM items i
+    LEFT JOIN makegood.idempotency_keys k
+           ON k.key = i.key AND k.key = ANY (ARRAY(SELECT b.key FROM items b WHERE NOT b.sent));
 END
 $$;
 
@@ -46,14 +51,17 @@ $$;
 CREATE OR REPLACE FUNCTION makegood.answer_keys(p_recorded uuid[], p_items jsonb) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
+  WITH items AS MATERIALIZED (
+    SELECT i.* FROM jsonb_to_recordset(p_items) AS i(id uuid, key text, response jsonb) WHERE i.response IS NOT NULL
+  )
   UPDATE makegood.idempotency_keys k
      SET status = CASE WHEN r.id IS NOT NULL THEN 'recorded' ELSE 'known' END,
          response = coalesce(k.response, i.response), caller = NULL, caller_until = NULL
-    FROM jsonb_to_recordset(p_items) AS i(id uuid, key text, response jsonb)
+    FROM items i
     LEFT JOIN unnest(p_recorded) AS r(id) ON r.id = i.id
-   WHERE k.key = i.key AND i.response IS NOT NULL AND k.first_sent_at IS NOT NULL
+   WHERE k.key = i.key AND k.first_sent_at IS NOT NULL
      AND (k.status = 'sent' OR (k.status = 'known' AND r.id IS NOT NULL))
-     AND k.key = ANY (ARRAY(SELECT b.key FROM jsonb_to_recordset(p_items) AS b(key text)))
+     AND k.key = ANY (ARRAY(SELECT b.key FROM items b))
 $$;
 
 -- One key for a caller outside any workflow. Of many concurrent callers exactly one is told `go`; the

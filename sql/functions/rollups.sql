@@ -77,10 +77,14 @@ BEGIN
            WHERE t.to_state IN ('completed', 'failed', 'compensated')
              AND (t.xact, t.id) > (v_from.xact, v_from.transition_id) AND t.xact < v_final_below
            ORDER BY t.xact, t.id LIMIT p_batch) AS b;
-  PERFORM makegood.count_attempts(coalesce(v_ids, '{}'));
+  -- Once a round, with its last batch: what a killed worker left open is looked at one by one, and meanwhile read live.
+  IF v_ids IS NULL OR cardinality(v_ids) < p_batch THEN
+    PERFORM makegood.count_late_answers();
+  END IF;
   IF v_ids IS NULL THEN
     RETURN 0;
   END IF;
+  PERFORM makegood.count_attempts(v_ids);
   PERFORM makegood.count_ends(v_ids);
   PERFORM makegood.count_stuck_spans(v_ids);
   UPDATE makegood.rollup_position
@@ -91,14 +95,20 @@ $$;
 COMMENT ON FUNCTION makegood.roll_up(integer) IS
   'Counts the next ends whose transactions are over, at most so many; returns how many, null when another is at it.';
 
--- The three parts of a batch. They rely on the lock of rollup_position, which only roll_up takes.
+-- The parts of a batch. They rely on the lock of rollup_position, which only roll_up takes. Each counts per
+-- minute first: what is in an hour or a day is the sum of its minutes, which are few.
 CREATE OR REPLACE FUNCTION makegood.count_ends(p_ids uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-  WITH fresh AS MATERIALIZED (
-    SELECT u.unit, date_bin(('1 ' || u.unit)::interval, e.finished_at, '2000-01-01Z') AS began_at, e.workflow_type,
-           e.current_state AS state, makegood.duration_cell(e.finished_at - e.created_at) AS cell, count(*) AS n
-      FROM makegood.workflow_executions e CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS u(unit)
+  WITH minutes AS MATERIALIZED (
+    SELECT date_bin('1 minute', e.finished_at, '2000-01-01Z') AS began_at, e.workflow_type, e.current_state AS state,
+           makegood.duration_cell(e.finished_at - e.created_at) AS cell, count(*) AS n
+      FROM makegood.workflow_executions e
      WHERE e.id = ANY (p_ids)
+     GROUP BY 1, 2, 3, 4
+  ), fresh AS MATERIALIZED (
+    SELECT u.unit, date_bin(('1 ' || u.unit)::interval, m.began_at, '2000-01-01Z') AS began_at, m.workflow_type,
+           m.state, m.cell, sum(m.n)::bigint AS n
+      FROM minutes m CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS u(unit)
      GROUP BY 1, 2, 3, 4, 5
   ), together AS (
     SELECT f.unit, f.began_at, f.workflow_type, f.state, f.cell, f.n FROM fresh f
@@ -121,49 +131,77 @@ COMMENT ON FUNCTION makegood.count_ends(uuid[]) IS 'Part of roll_up: the ends of
 
 CREATE OR REPLACE FUNCTION makegood.count_attempts(p_ids uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-  WITH answered AS (
-    DELETE FROM makegood.rollup_open_attempts o USING makegood.step_attempts a
-     WHERE a.workflow_id = o.workflow_id AND a.kind = o.kind AND a.step = o.step AND a.attempt = o.attempt
-       AND a.outcome IS NOT NULL
-    RETURNING o.workflow_type, o.step, o.kind, o.started_at, a.outcome
-  ), own AS MATERIALIZED (
+  WITH own AS MATERIALIZED (
     SELECT e.workflow_type, a.workflow_id, a.kind, a.step, a.attempt, a.started_at, a.outcome
       FROM makegood.workflow_executions e JOIN makegood.step_attempts a ON a.workflow_id = e.id
      WHERE e.id = ANY (p_ids)
   ), open AS (
     INSERT INTO makegood.rollup_open_attempts (workflow_id, kind, step, attempt, workflow_type, started_at)
     SELECT o.workflow_id, o.kind, o.step, o.attempt, o.workflow_type, o.started_at FROM own o WHERE o.outcome IS NULL
-  ), fresh AS (
-    SELECT o.workflow_type, o.step, o.kind, o.started_at, o.outcome FROM own o WHERE o.outcome IS NOT NULL
-    UNION ALL SELECT * FROM answered
+  ), minutes AS MATERIALIZED (
+    SELECT date_bin('1 minute', o.started_at, '2000-01-01Z') AS began_at, o.workflow_type, o.step, o.kind,
+           count(*) AS attempts, count(*) FILTER (WHERE o.outcome = 'failed') AS failed,
+           count(*) FILTER (WHERE o.outcome = 'unknown') AS unknown
+      FROM own o
+     WHERE o.outcome IS NOT NULL
+     GROUP BY 1, 2, 3, 4
   )
   INSERT INTO makegood.rollup_attempts AS r (unit, began_at, workflow_type, step, kind, attempts, failed, unknown)
-  SELECT u.unit, date_bin(('1 ' || u.unit)::interval, f.started_at, '2000-01-01Z'), f.workflow_type, f.step, f.kind,
-         count(*), count(*) FILTER (WHERE f.outcome = 'failed'), count(*) FILTER (WHERE f.outcome = 'unknown')
-    FROM fresh f CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS u(unit)
+  SELECT u.unit, date_bin(('1 ' || u.unit)::interval, m.began_at, '2000-01-01Z'), m.workflow_type, m.step, m.kind,
+         sum(m.attempts), sum(m.failed), sum(m.unknown)
+    FROM minutes m CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS u(unit)
    GROUP BY 1, 2, 3, 4, 5
   ON CONFLICT (unit, began_at, workflow_type, step, kind) DO UPDATE
      SET attempts = r.attempts + excluded.attempts, failed = r.failed + excluded.failed,
          unknown = r.unknown + excluded.unknown
 $$;
 COMMENT ON FUNCTION makegood.count_attempts(uuid[]) IS
-  'Part of roll_up: the attempts of these workflows, and those of earlier ones that were answered since.';
+  'Part of roll_up: the attempts of these workflows.';
+
+CREATE OR REPLACE FUNCTION makegood.count_late_answers() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+  WITH answered AS (
+    DELETE FROM makegood.rollup_open_attempts o USING makegood.step_attempts a
+     WHERE a.workflow_id = o.workflow_id AND a.kind = o.kind AND a.step = o.step AND a.attempt = o.attempt
+       AND a.outcome IS NOT NULL
+    RETURNING o.workflow_type, o.step, o.kind, o.started_at, a.outcome
+  )
+  INSERT INTO makegood.rollup_attempts AS r (unit, began_at, workflow_type, step, kind, attempts, failed, unknown)
+  SELECT u.unit, date_bin(('1 ' || u.unit)::interval, f.started_at, '2000-01-01Z'), f.workflow_type, f.step, f.kind,
+         count(*), count(*) FILTER (WHERE f.outcome = 'failed'), count(*) FILTER (WHERE f.outcome = 'unknown')
+    FROM answered f CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS u(unit)
+   GROUP BY 1, 2, 3, 4, 5
+  ON CONFLICT (unit, began_at, workflow_type, step, kind) DO UPDATE
+     SET attempts = r.attempts + excluded.attempts, failed = r.failed + excluded.failed,
+         unknown = r.unknown + excluded.unknown
+$$;
+COMMENT ON FUNCTION makegood.count_late_answers() IS
+  'Part of roll_up: attempts of workflows counted earlier that were answered since.';
 
 -- Stuck as published: five minutes without progress.
 CREATE OR REPLACE FUNCTION makegood.count_stuck_spans(p_ids uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-  WITH edges AS (
+  WITH spans AS (
+    SELECT s.workflow_id, s.began_at, s.ended_at
+      FROM (SELECT t.workflow_id, t.transitioned_at AS ended_at,
+                   lag(t.transitioned_at) OVER (PARTITION BY t.workflow_id ORDER BY t.seq) AS began_at
+              FROM makegood.workflow_transitions t WHERE t.workflow_id = ANY (p_ids)) AS s
+     WHERE s.ended_at > s.began_at + interval '5 minutes'
+  ), edges AS (
     SELECT e.workflow_type, d.at, d.became, d.moved
-      FROM makegood.workflow_executions e
-      JOIN makegood.workflow_transitions t ON t.workflow_id = e.id
-      JOIN makegood.workflow_transitions n ON n.workflow_id = t.workflow_id AND n.seq = t.seq + 1
-      CROSS JOIN LATERAL (VALUES (t.transitioned_at + interval '5 minutes', 1, 0), (n.transitioned_at, 0, 1))
-                 AS d(at, became, moved)
-     WHERE e.id = ANY (p_ids) AND n.transitioned_at > t.transitioned_at + interval '5 minutes'
+      FROM spans s
+      JOIN makegood.workflow_executions e ON e.id = s.workflow_id
+      CROSS JOIN LATERAL (VALUES (s.began_at + interval '5 minutes', 1, 0), (s.ended_at, 0, 1)) AS d(at, became, moved)
+  ), minutes AS MATERIALIZED (
+    SELECT date_bin('1 minute', g.at, '2000-01-01Z') AS began_at, g.workflow_type, sum(g.became) AS became,
+           sum(g.moved) AS moved
+      FROM edges g
+     GROUP BY 1, 2
   )
   INSERT INTO makegood.rollup_stuck AS r (unit, began_at, workflow_type, became, moved)
-  SELECT u.unit, date_bin(('1 ' || u.unit)::interval, g.at, '2000-01-01Z'), g.workflow_type, sum(g.became), sum(g.moved)
-    FROM edges g CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS u(unit)
+  SELECT u.unit, date_bin(('1 ' || u.unit)::interval, m.began_at, '2000-01-01Z'), m.workflow_type, sum(m.became),
+         sum(m.moved)
+    FROM minutes m CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS u(unit)
    GROUP BY 1, 2, 3
   ON CONFLICT (unit, began_at, workflow_type) DO UPDATE
      SET became = r.became + excluded.became, moved = r.moved + excluded.moved

@@ -20,14 +20,17 @@ BEGIN
         id uuid, fence bigint, step text, key text, operation text, request_hash text)
       LEFT JOIN unnest(v_moved) AS m(id) ON m.id = i.id
   ), opened AS (
+    -- Nearly always all of them moved, and need not be written as JSON again.
     SELECT o.* FROM makegood.open_attempts('forward', p_worker, p_key_window_seconds,
-      (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved)) AS o
+      CASE WHEN cardinality(v_moved) = jsonb_array_length(p_items) THEN p_items
+           ELSE (SELECT jsonb_agg(to_jsonb(i)) FROM items i WHERE i.moved) END) AS o
   )
   SELECT i.id, CASE WHEN i.moved THEN o.verdict
                     WHEN e.cancel_requested AND e.fence = i.fence AND e.held_at IS NULL THEN 'cancel'
                     ELSE 'lost' END, o.attempt, o.response
     FROM items i LEFT JOIN opened o ON o.id = i.id
-    LEFT JOIN makegood.workflow_executions e ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)));
+    LEFT JOIN makegood.workflow_executions e
+           ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM items b WHERE NOT b.moved));
 END
 $$;
 COMMENT ON FUNCTION makegood.begin_steps(text, double precision, double precision, jsonb) IS
@@ -84,7 +87,7 @@ BEGIN
     JOIN unnest(v_moved) AS m(id) ON m.id = i.id
     CROSS JOIN LATERAL jsonb_array_elements(i.outbox) AS o
    WHERE i.outbox IS NOT NULL
-  ON CONFLICT DO NOTHING;
+  ON CONFLICT ON CONSTRAINT outbox_topic_key_key DO NOTHING;
   RETURN QUERY
   WITH items AS MATERIALIZED (
     SELECT i.*, m.state
@@ -100,7 +103,8 @@ BEGIN
                          AND e.held_at IS NULL THEN 'cancel'
                     ELSE 'lost' END, o.verdict, o.attempt, o.response
     FROM items i LEFT JOIN opened o ON o.id = i.id
-    LEFT JOIN makegood.workflow_executions e ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)));
+    LEFT JOIN makegood.workflow_executions e
+           ON e.id = i.id AND e.id = ANY (ARRAY(SELECT b.id FROM items b WHERE b.state IS NULL));
 END
 $$;
 COMMENT ON FUNCTION makegood.finish_steps(text, double precision, double precision, jsonb) IS
@@ -129,11 +133,14 @@ COMMENT ON FUNCTION makegood.pause_steps(jsonb) IS
 CREATE OR REPLACE FUNCTION makegood.close_attempts(p_kind text, p_items jsonb) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off AS $$
+  WITH items AS MATERIALIZED (
+    SELECT i.* FROM jsonb_to_recordset(p_items) AS i(
+      id uuid, step text, attempt integer, outcome text, error_type text, error text)
+  )
   UPDATE makegood.step_attempts a
      SET outcome = i.outcome, error_type = i.error_type, error = left(i.error, 2000), finished_at = clock_timestamp()
-    FROM jsonb_to_recordset(p_items) AS i(
-      id uuid, step text, attempt integer, outcome text, error_type text, error text)
+    FROM items i
    WHERE a.workflow_id = i.id AND a.kind = p_kind AND a.step = i.step AND a.attempt = i.attempt AND a.outcome IS NULL
-     AND a.workflow_id = ANY (ARRAY(SELECT b.id FROM jsonb_to_recordset(p_items) AS b(id uuid)))
+     AND a.workflow_id = ANY (ARRAY(SELECT b.id FROM items b))
 $$;
 COMMENT ON FUNCTION makegood.close_attempts(text, jsonb) IS 'Records how attempts ended: items {id, step, attempt, outcome, error_type, error}.';

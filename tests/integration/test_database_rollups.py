@@ -304,6 +304,25 @@ def test_answer_that_comes_after_its_order_was_counted_is_counted_once(admin: Wo
     assert admin.row("SELECT count(*) AS n FROM makegood.rollup_open_attempts")["n"] == 0
 
 
+def test_late_answer_waits_for_the_last_batch_of_a_round_and_is_read_meanwhile(admin: Worker) -> None:
+    """What a killed worker left open is looked at one by one, so not with each of many batches."""
+    chance = random.Random(7)
+    for number in range(30):
+        write(admin, f"order-{number}", chance)
+    roll(admin)
+    admin.rows(CLOSE)
+    for number in range(30, 40):
+        write(admin, f"order-{number}", chance)
+    waiting = "SELECT count(*) FILTER (WHERE a.outcome IS NOT NULL) AS n FROM makegood.rollup_open_attempts AS o"
+    waiting += " JOIN makegood.step_attempts AS a USING (workflow_id, kind, step, attempt)"
+    assert admin.row("SELECT makegood.roll_up(3) AS n")["n"] == 3  # a full batch: more is to come
+    assert admin.row(waiting)["n"] > 0
+    assert_exact(admin)
+    roll(admin, 3)
+    assert admin.row(waiting)["n"] == 0
+    assert_exact(admin)
+
+
 def test_database_restored_on_another_server_is_counted_anew(admin: Worker) -> None:
     """There the stored numbers of transactions mean nothing: they may be far ahead of its own."""
     chance = random.Random(6)

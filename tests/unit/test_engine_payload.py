@@ -85,6 +85,26 @@ def test_payload_of_ten_megabytes_is_refused_by_its_size() -> None:
     assert refused.value.hint == "Store a reference instead."
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "\x01" * 50,  # six bytes each
+        '"\\' * 50,
+        "é" * 50,
+        [None, True, False] * 20,
+        [10**17, -(10**17)] * 20,
+        [1.2345678901234567e-300, -0.12345678901234567] * 20,
+        {f"key {n}": {"a": [n]} for n in range(20)},
+    ],
+)
+def test_payload_is_refused_from_its_first_byte_too_many(value: Any) -> None:
+    size = len(canonical(value).encode())
+    check_payload(value, name="result", bytes_max=size)
+    with pytest.raises(InputError, match=rf"result is {size} bytes; at most {size - 1} are kept"):
+        check_payload(value, name="result", bytes_max=size - 1)
+
+
 def test_canonical_has_one_text_per_meaning() -> None:
     assert canonical({"b": 1, "a": [1, "é"]}) == canonical({"a": [1, "é"], "b": 1}) == '{"a":[1,"é"],"b":1}'
 
@@ -99,6 +119,8 @@ def test_canonical_has_one_text_per_meaning() -> None:
         ({"a": 1e22}, {"a": 10**22}),  # whole in jsonb
         ({"a": 1e23}, {"a": 10**23}),  # whole in jsonb, and not the integer nearest to the float
         ({"a": 1e300}, {"a": 10**300}),
+        ({"a": MappingProxyType({"b": "x"})}, {"a": {"b": "x"}}),  # a context that may not be changed
+        ({"a": MappingProxyType({"b": [1.0]})}, {"a": {"b": [1]}}),
     ],
 )
 def test_request_hash_is_the_same_for_the_same_meaning(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -110,6 +132,7 @@ def test_request_hash_is_the_same_for_the_same_meaning(one: dict[str, Any], othe
     [
         ({"amount": 1999}, {"amount": 2000}),
         ({"amount": 1999}, {"amount": "1999"}),
+        ({"amount": "19.0"}, {"amount": 19}),
         ({"a": True}, {"a": 1}),
         ({"a": None}, {}),
         ({"a": [1, 2]}, {"a": [2, 1]}),

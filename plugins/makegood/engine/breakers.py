@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import structlog
@@ -78,18 +77,20 @@ class Breakers:
         outage = self._outages.get(provider)
         return None if outage is None or outage.retry_in_seconds <= 0 else outage
 
-    @contextlib.asynccontextmanager
-    async def admission(self, provider: str | None, workflow_id: uuid.UUID) -> AsyncIterator[bool]:
+    def admission(self, provider: str | None, workflow_id: uuid.UUID) -> Admission:
         """Whether a call may go now. Of many that wait for a provider that is down one is let through as the probe;
         a probe that comes to no call after all is given back at once."""
+        return Admission(self, provider, workflow_id)
+
+    async def admit(self, provider: str | None, workflow_id: uuid.UUID) -> bool:
         admitted = await self.ask(provider) is None
         if admitted and provider is not None and provider in self._outages:
             admitted = await self._take_probe(provider, workflow_id)
-        try:
-            yield admitted
-        finally:
-            if provider is not None and self._probing.get(provider) == workflow_id:
-                await self._return_probe(provider)
+        return admitted
+
+    async def leave(self, provider: str | None, workflow_id: uuid.UUID) -> None:
+        if provider is not None and self._probing.get(provider) == workflow_id:
+            await self._return_probe(provider)
 
     async def record(self, provider: str | None, workflow_id: uuid.UUID, outcome: Outcome | None) -> None:
         """What a call or a look-up met. Any answer shows that somebody is there."""
@@ -139,3 +140,20 @@ class Breakers:
         await self._database.call("SELECT makegood.close_breaker(%s, %s)", (provider, self._worker))
         log.info("provider.up", provider=provider)
         self._looked_at = None
+
+
+class Admission:
+    """``async with`` this: True, and a call may go. A class, because it is entered for every step of every order."""
+
+    __slots__ = ("_breakers", "_provider", "_workflow_id")
+
+    def __init__(self, breakers: Breakers, provider: str | None, workflow_id: uuid.UUID) -> None:
+        self._breakers = breakers
+        self._provider = provider
+        self._workflow_id = workflow_id
+
+    async def __aenter__(self) -> bool:
+        return await self._breakers.admit(self._provider, self._workflow_id)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._breakers.leave(self._provider, self._workflow_id)

@@ -25,7 +25,7 @@ async def make_call(action: Action, call: Call, request: Request, threads: Execu
     and it may still happen later, under the same key. It has its thread until it returns."""
     try:
         async with asyncio.timeout(call.timeout_seconds):
-            answer = await _send(action, call, request, threads)
+            answer = await (action.send(call, request) if action.is_async else _run(action, call, request, threads))
     except TimeoutError:
         return Unknown("timeout", f"no answer within {call.timeout_seconds:g} s", trouble="service")
     except PermanentError as error:
@@ -49,9 +49,7 @@ async def look_up(action: Action, call: Call) -> Outcome | None:
     return None if found is None else _checked(found)
 
 
-async def _send(action: Action, call: Call, request: Request, threads: Executor | None) -> Any:
-    if inspect.iscoroutinefunction(action.send):
-        return await action.send(call, request)
+async def _run(action: Action, call: Call, request: Request, threads: Executor | None) -> Any:
     send = functools.partial(contextvars.copy_context().run, action.send, call, request)
     answer = await asyncio.get_running_loop().run_in_executor(threads, send)
     return await answer if inspect.isawaitable(answer) else answer

@@ -9,6 +9,7 @@ A step is a Python callable (``Action``) or an HTTP endpoint (``gateways.http_st
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 import string
@@ -83,6 +84,11 @@ class Action:
     look_up: LookUp | None = None
     provider: str | None = None
     """Who is called. When it is down nobody calls it but one probe; None is a call that cannot be down."""
+    is_async: bool = field(init=False, repr=False, compare=False)
+    """Asked once: looking at a function costs as much as calling it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.send))
 
 
 @dataclass(frozen=True, slots=True)

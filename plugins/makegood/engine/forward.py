@@ -76,9 +76,10 @@ class Forward:
 
     async def _look_up(self, x: Execution, workflow: Workflow, index: int, why: str) -> Begun | After:
         step = workflow.steps[index]
-        outcome = await self._turn.look_up(step.action, forward_call(x, step))
+        call = forward_call(x, step)
+        outcome = await self._turn.look_up(step.action, call)
         if outcome is not None:
-            return await self._record(x, workflow, index, outcome, None, looked_up=True)
+            return await self._record(x, workflow, index, call.key, outcome, None, looked_up=True)
         why = f"{why}, and a look-up found no trace of step {step.name!r}"
         decision = decide_without_trace(workflow, index, why)
         if isinstance(decision, Compensate):
@@ -100,9 +101,9 @@ class Forward:
         match step.verdict:
             case "go":
                 outcome = await self._turn.call(workflow.steps[index].action, call, step.prepared.request)
-                return await self._record(x, workflow, index, outcome, step.attempt)
+                return await self._record(x, workflow, index, call.key, outcome, step.attempt)
             case "known" if step.response is not None:
-                return await self._record(x, workflow, index, from_response(step.response), step.attempt)
+                return await self._record(x, workflow, index, call.key, from_response(step.response), step.attempt)
             case "expired":
                 return await self._look_up(x, workflow, index, "the provider may have forgotten its key")
         return await self._turn.park(x, f"key {call.key} was already used with other parameters", "key_conflict")
@@ -112,13 +113,14 @@ class Forward:
         x: Execution,
         workflow: Workflow,
         index: int,
+        key: str,
         outcome: Outcome,
         attempt: int | None,
         *,
         looked_up: bool = False,
     ) -> Begun | After:
         step = workflow.steps[index]
-        item: dict[str, Any] = {"step": step.name, "attempt": attempt, "key": forward_call(x, step).key}
+        item: dict[str, Any] = {"step": step.name, "attempt": attempt, "key": key}
         if isinstance(outcome, Success):
             return await self._finish(x, workflow, index, outcome, item)
         if isinstance(outcome, Unknown):

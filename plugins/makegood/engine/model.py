@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -26,14 +26,30 @@ class Execution:
     created_at: datetime
 
     def begun(self, state: str) -> Execution:
-        return replace(self, state=state, attempts=self.attempts + 1 if state == self.state else 1)
+        return self._with(state, self.context, self.attempts + 1 if state == self.state else 1)
 
     def moved(self, state: str, result: Mapping[str, Any] | None = None) -> Execution:
         context = {**self.context, **result} if result else self.context
-        return replace(self, state=state, attempts=0, context=context)
+        return self._with(state, context, 0)
 
     def with_result(self, result: Mapping[str, Any] | None) -> Execution:
-        return replace(self, context={**self.context, **(result or {})})
+        return self._with(self.state, {**self.context, **(result or {})}, self.attempts)
+
+    def _with(self, state: str, context: Mapping[str, Any], attempts: int) -> Execution:
+        """By hand: dataclasses.replace() looks at every field by its name, and this happens several times per step."""
+        return Execution(
+            self.id,
+            self.workflow_type,
+            self.entity_id,
+            state,
+            context,
+            self.amount_minor,
+            self.currency,
+            attempts,
+            self.fence,
+            self.cancel_requested,
+            self.created_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,23 @@ DEPTH_MAX = 32  # deeper than any real order, shallow enough for every parser's 
 DIGITS_MAX = 308  # what a reader that knows only floats can still read
 
 
+def _as_dict(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no place in JSON")
+
+
 # Made once: json.dumps() makes an encoder for each text that is not in its default form.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_encode_any = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_as_dict
+).encode
 
 
 def check_payload(value: Any, *, name: str, bytes_max: int) -> None:
     """Raises InputError naming the exact place of what cannot be stored."""
+    if _bytes_at_most(value, 0) <= bytes_max:  # almost all are small and plain
+        return
     _check(value, name, 0)
     size = len(canonical(value).encode())
     if size > bytes_max:
@@ -34,7 +45,10 @@ def canonical(value: Any) -> str:
 
 def request_hash(request: Mapping[str, Any]) -> str:
     """SHA-256 of a request, in hex: the same request always has the same one, also after a stay in the database."""
-    return hashlib.sha256(canonical(_settled(request)).encode()).hexdigest()
+    text = _encode_any(request)
+    if ".0" in text or "e+" in text:  # perhaps a whole number written as a float; without one it is settled as it is
+        text = canonical(_settled(request))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def clean(text: str, length_max: int) -> str:
@@ -53,6 +67,25 @@ def _settled(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(Decimal(float.__repr__(value)))  # by its digits, as jsonb reads it: 1e23 is not int(1e23)
     return value
+
+
+def _bytes_at_most(value: Any, depth: int) -> float:
+    """As many bytes as its JSON can have at most; infinite for what has to be looked at closely."""
+    kind = type(value)
+    if kind is dict and depth < DEPTH_MAX and all(type(key) is str for key in value):
+        return 2 + sum(2 + _scalar_at_most(key) + _bytes_at_most(item, depth + 1) for key, item in value.items())
+    if (kind is list or kind is tuple) and depth < DEPTH_MAX:
+        return 2 + sum(1 + _bytes_at_most(item, depth + 1) for item in value)
+    return _scalar_at_most(value)
+
+
+def _scalar_at_most(value: Any) -> float:
+    kind = type(value)
+    if kind is str:
+        return 6 * len(value) + 2 if value.isascii() and "\0" not in value else math.inf
+    if kind is int or kind is float:
+        return 25 if -(10**18) < value < 10**18 else math.inf
+    return 5 if value is None or kind is bool else math.inf
 
 
 def _check(value: Any, path: str, depth: int) -> None:

@@ -25,7 +25,12 @@ CLAIM = (
     "SELECT id, workflow_type, entity_id, current_state, context, amount_minor, currency, attempts, fence,"
     " cancel_requested, created_at FROM makegood.claim_workflows(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
+# The two that every step needs: the id as text, as it was sent, spares a UUID per row.
+BEGIN = "SELECT id::text, verdict, attempt, response FROM makegood.begin_steps(%s, %s, %s, %s::jsonb)"
+FINISH = "SELECT id::text, verdict, next_verdict, attempt, response FROM makegood.finish_steps(%s, %s, %s, %s::jsonb)"
 ITEMS_MAX = 500  # per statement: past this a larger one is no faster and holds its locks longer
+# Made once, and without looking for circles: what comes from outside was checked for its depth.
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,8 @@ class Store:
         self._tasks: list[asyncio.Task[None]] = []
         worker, lease, window = terms.worker, terms.lease_seconds, terms.key_window_seconds
         self._statements: dict[str, tuple[str, tuple[Any, ...]]] = {
-            "begin": ("SELECT * FROM makegood.begin_steps(%s, %s, %s, %s::jsonb)", (worker, lease, window)),
-            "finish": ("SELECT * FROM makegood.finish_steps(%s, %s, %s, %s::jsonb)", (worker, lease, window)),
+            "begin": (BEGIN, (worker, lease, window)),
+            "finish": (FINISH, (worker, lease, window)),
             "pause": ("SELECT * FROM makegood.pause_steps(%s::jsonb)", ()),
             "compensate": ("SELECT * FROM makegood.compensate_workflows(%s, %s::jsonb)", (worker,)),
             "begin_undo": (
@@ -148,7 +153,7 @@ class Store:
     async def _write(self, operation: str, entries: list[tuple[Item, asyncio.Future[Row]]]) -> None:
         statement, common = self._statements[operation]
         try:
-            items = json.dumps([item for item, _ in entries], allow_nan=False)
+            items = _encode([item for item, _ in entries])
             rows = await self._database.call(statement, (*common, items))
         except Exception as error:  # whoever asked is told; the writer itself goes on
             await self._apart(operation, entries, error)
