@@ -247,6 +247,68 @@ def test_healed_provider_gets_every_order_once_however_the_outage_was_met(
     assert shop.totals()["counts"] == {"charge": 10, "reservation": 10, "shipment": 10}
 
 
+PROBES = ATTEMPTS_MAX + LOOK_UPS_MAX + 2
+
+
+@pytest.mark.parametrize(("count", "attempts"), [(1, 0), (3, 0), (1, ATTEMPTS_MAX)], ids=["one", "several", "look-up"])
+def test_probes_of_a_long_outage_spend_nobodys_attempts(
+    database: Any, careful: Settings, shop: ShopControl, count: int, attempts: int
+) -> None:
+    """A probe is made for all who wait, so its failure is nobody's own: none is held while payments are away."""
+    strike(shop, "charge", "list")
+    database.rows("SELECT makegood.trip_breaker('payments', 'another', 'HTTP 503', 0.001, 0.001)", role="jobs")
+
+    async def run() -> None:
+        async with open_checkouts(database.jobs, careful) as runner:
+            await runner.start(orders(count), triggered_by="shop")
+            await runner.run_once()
+            database.rows(
+                "UPDATE makegood.workflow_executions SET attempts = %s WHERE current_state = 'charging'", (attempts,)
+            )
+            for _ in range(PROBES * count):
+                let_probe(database)
+                pass_time(database)
+                assert await runner.run_once() == {"waiting": count}
+            (row,) = database.rows("SELECT max(attempts) AS n FROM makegood.workflow_executions")
+            assert row["n"] == attempts
+            database.rows("UPDATE makegood.workflow_executions SET attempts = 0")
+            shop.clear_faults()
+            let_probe(database)
+            await drive(runner, database)
+
+    asyncio.run(run())
+    assert count_states(database) == {"completed": count}
+    assert len(shop.list_calls(operation="list" if attempts else "charge")) > PROBES * count
+
+
+@pytest.mark.parametrize("attempts", [0, 4], ids=["call", "look-up"])
+def test_probes_by_a_refund_spend_none_of_its_attempts(
+    database: Any, careful: Settings, shop: ShopControl, attempts: int
+) -> None:
+    strike(shop, "refund", "list")
+
+    async def run() -> None:
+        async with open_checkouts(database.jobs, careful) as runner:
+            await runner.start([order(address={"country": "XX"})], triggered_by="shop")
+            await runner.run_once()
+            database.rows("SELECT makegood.trip_breaker('payments', 'another', 'HTTP 503', 60, 60)", role="jobs")
+            database.rows("UPDATE makegood.compensations SET attempts = %s WHERE step = 'charge'", (attempts,))
+            for _ in range(PROBES):
+                let_probe(database)
+                pass_time(database)
+                assert await runner.run_once() == {"waiting": 1}
+            (row,) = database.rows("SELECT attempts, state FROM makegood.compensations WHERE step = 'charge'")
+            assert (row["attempts"], row["state"]) == (attempts, "pending")
+            shop.clear_faults()
+            let_probe(database)
+            database.rows("UPDATE makegood.compensations SET attempts = 0 WHERE step = 'charge'")
+            await drive(runner, database)
+
+    asyncio.run(run())
+    assert count_states(database) == {"compensated": 1}
+    assert sum(shop.order("order-1")["net"].values()) == 0
+
+
 # Patience
 
 

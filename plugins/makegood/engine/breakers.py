@@ -3,7 +3,7 @@
 The truth is one row per provider in the database; this is one worker's view of it, at most a second old, and
 its own count of calls that were not answered. What a call meets is recorded here; whether the next one may go
 is asked here twice: when it is decided about, and again (``admission``) when its turn has come, which may be much
-later. While a breaker is open nobody calls but one probe, and no attempt is spent on waiting.
+later. While a breaker is open nobody calls but one probe, and no attempt is spent, on waiting or on the probe.
 
 Known weakness: calls that are already under way when a breaker opens are not called back; a count does not
 outlive its process, so fewer orders than ``failures`` in one process never open it (nor are they a storm).
@@ -88,8 +88,12 @@ class Breakers:
         try:
             yield admitted
         finally:
-            if provider is not None and self._probing.get(provider) == workflow_id:
+            if provider is not None and self.is_probe(provider, workflow_id):
                 await self._return_probe(provider)
+
+    def is_probe(self, provider: str | None, workflow_id: uuid.UUID) -> bool:
+        """Whether this workflow's next call, or the one it has just made, is the probe of a provider."""
+        return provider is not None and self._probing.get(provider) == workflow_id
 
     async def record(self, provider: str | None, workflow_id: uuid.UUID, outcome: Outcome | None) -> None:
         """What a call or a look-up met. Any answer shows that somebody is there."""
@@ -97,12 +101,12 @@ class Breakers:
             return
         if isinstance(outcome, Unknown) and outcome.trouble != "request":
             self._failing[provider].add(workflow_id)
-            at_once = outcome.trouble == "locked_out" or self._probing.get(provider) == workflow_id
+            at_once = outcome.trouble == "locked_out" or self.is_probe(provider, workflow_id)
             if at_once or len(self._failing[provider]) >= self._limits.failures:
                 await self._trip(provider, f"{outcome.error_type}: {outcome.error}")
         else:
             self._failing[provider].clear()
-            if self._probing.get(provider) == workflow_id:
+            if self.is_probe(provider, workflow_id):
                 await self._close(provider)
 
     async def _take_probe(self, provider: str, workflow_id: uuid.UUID) -> bool:
