@@ -24,7 +24,7 @@ from makegood.gateways.messages import Messenger
 from makegood.local import where
 from makegood.notify import Send
 from makegood.recovery import sweep as recovery
-from makegood.recovery.decide import cut, merge
+from makegood.recovery.decide import cut, merge, take_turns
 from makegood.recovery.model import LANES, Batch
 from makegood.runs import record as runs
 from makegood.runs.model import Decided, Options
@@ -175,7 +175,7 @@ async def run_recovery(
         plan = await recovery.make_plan(runner, options)
         await runs.count_part(runner.database, run_id, "found", plan.counts)
         tell(Counter(due=plan.size))
-        batches = [batch for lane in LANES for batch in plan.batches[lane]]
+        batches = take_turns(plan.batches[lane] for lane in LANES)
         await _carry_out(runner, run_id, "batches", _recovery_chunks(runner, run_id, batches), tell, send)
         return await _end_run(runner, run_id, send)
 
@@ -261,7 +261,8 @@ def _recovery_chunks(runner: Runner, run_id: uuid.UUID, batches: Sequence[Batch]
     def chunk(batch: Batch, limit: int) -> Chunk:
         return Chunk(replace(batch, limit=0), lambda: recovery.recover_some(runner, run_id, batch, limit))
 
-    return [chunk(batch, limit) for batch in batches for limit in cut(batch.limit, runner.settings.claim_batch)]
+    size = runner.settings.claim_batch
+    return take_turns([chunk(batch, limit) for limit in cut(batch.limit, size)] for batch in batches)
 
 
 def _compensation_chunks(runner: Runner, run_id: uuid.UUID, options: Options) -> list[Chunk]:

@@ -382,6 +382,41 @@ def test_recovery_of_many_for_one_provider_does_not_starve_those_of_another(
     assert {row["current_state"]: row["n"] for row in left} == {"created": 15, "completed": 9}
 
 
+async def hang(call: Call, request: Request) -> None:
+    await asyncio.sleep(3600)
+
+
+def one_step_that_hangs(name: str) -> Workflow:
+    return Workflow(name, [Step("run", "running", None, Action(send=hang), timeout_seconds=0.5)])
+
+
+def test_recovery_of_many_that_hang_leaves_time_for_a_few_that_do_not(database: Any, settings: Settings) -> None:
+    """A run's time is a second; the errands, one after the other, would take half a minute."""
+    hurried = settings.model_copy(
+        update={"job_seconds_max": 1.0, "calls_at_once": 2, "claim_batch": 10, "breaker_failures": 1000}
+    )
+    many = [Start("errand", f"errand-{n}", {}) for n in range(120)]
+    few = [Start("gift", f"gift-{n}", {}) for n in range(3)]
+    run_with(database, hurried, one_step_that_hangs("errand"), one_step("gift"), limit=1000, start=[*many, *few])
+    assert count_completed(database) == {"gift": 3}
+
+
+def test_step_that_names_no_provider_and_hangs_is_left_alone_like_one_that_does(
+    database: Any, settings: Settings
+) -> None:
+    careful = settings.model_copy(update={"breaker_wait_seconds": 600, "breaker_failures": 3, "calls_at_once": 2})
+    many = [Start("errand", f"errand-{n}", {}) for n in range(100)]
+    counts = run_with(database, careful, one_step_that_hangs("errand"), start=many).counts
+    assert counts["waiting"] == 100
+    (row,) = database.rows("SELECT provider, state FROM makegood.breakers")
+    assert (row["provider"], row["state"]) == ("errand.run", "open")
+    (row,) = database.rows("SELECT count(*) AS n FROM makegood.step_attempts")
+    assert row["n"] <= 3 + UNDER_WAY
+
+
+UNDER_WAY = 3  # with two calls at once, and one prepared
+
+
 # Rows that cannot be taken on
 
 
