@@ -225,7 +225,7 @@ def hand_on(begun: dict[str, Any]) -> None:
 
 
 def part(name: str) -> str:
-    """This task instance's name within the run; the same on every try."""
+    """This task instance's name within the run; the same on every try, and the one `jobs.name_batches` gave it."""
     return f"{name}-{get_current_context()['ti'].map_index}"
 
 

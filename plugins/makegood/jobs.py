@@ -24,7 +24,7 @@ from makegood.gateways.messages import Messenger
 from makegood.local import where
 from makegood.notify import Send
 from makegood.recovery import sweep as recovery
-from makegood.recovery.decide import cut, merge, take_turns
+from makegood.recovery.decide import BATCHES_MAX, cut, merge, take_turns
 from makegood.recovery.model import LANES, Batch
 from makegood.runs import record as runs
 from makegood.runs.model import Decided, Options
@@ -32,6 +32,7 @@ from makegood.session import with_runner
 from makegood.settings import Settings, get_settings
 
 RECOVERY, COMPENSATION = "recover_stuck_workflows", "retry_compensations"
+COMPENSATIONS, WHOLE = "compensations", "batches"  # what batches are called, and all of a run that has but one
 SIMULTANEOUS = 3  # claims of one process under way at once: one is written while another one calls
 ALERT_SECONDS = 20.0  # while a run lasts, which may be minutes: who is to hear of something hears of it soon
 LIMIT_MAX = 1_000_000
@@ -82,6 +83,8 @@ def begin_recovery(
             counts |= _tally(await _preview_recovery(runner, options))
             batches = dict.fromkeys(LANES, ())
         await runs.count_part(runner.database, run_id, "found", counts)
+        names = [name for lane in LANES for name in name_batches(lane, len(batches[lane]))]
+        await runs.expect_batches(runner.database, run_id, names)
         documents = {lane: [batch.to_document() for batch in batches[lane]] for lane in LANES}
         return {"run_id": str(run_id), "batches": documents, "counts": counts}
 
@@ -107,10 +110,17 @@ def begin_compensation(
         if dry_run:
             counts |= _tally(await compensation.preview(runner, options))
         await runs.count_part(runner.database, run_id, "found", counts)
-        batches = [{**asdict(options), "limit": n} for n in cut(size, runner.settings.claim_batch)]
+        batch_size = max(runner.settings.claim_batch, -(-size // BATCHES_MAX))
+        batches = [{**asdict(options), "limit": n} for n in cut(size, batch_size)]
+        await runs.expect_batches(runner.database, run_id, name_batches(COMPENSATIONS, len(batches)))
         return {"run_id": str(run_id), "batches": batches, "counts": counts}
 
     return with_runner(begin)
+
+
+def name_batches(of: str, count: int) -> list[str]:
+    """What the batches of a lane, or of the compensations, are called when they are carried out: ``part`` there."""
+    return [f"{of}-{number}" for number in range(count)]
 
 
 def recover_batch(run_id: str, batch: Mapping[str, Any], part: str) -> dict[str, int]:
@@ -119,7 +129,8 @@ def recover_batch(run_id: str, batch: Mapping[str, Any], part: str) -> dict[str,
 
     async def carry_out(runner: Runner) -> Counter[str]:
         chunks = _recovery_chunks(runner, uuid.UUID(run_id), [wanted])
-        return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
+        async with runs.batch(runner.database, uuid.UUID(run_id), part):
+            return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
 
     return dict(with_runner(carry_out))
 
@@ -130,7 +141,8 @@ def compensate_batch(run_id: str, batch: Mapping[str, Any], part: str) -> dict[s
 
     async def carry_out(runner: Runner) -> Counter[str]:
         chunks = _compensation_chunks(runner, uuid.UUID(run_id), options)
-        return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
+        async with runs.batch(runner.database, uuid.UUID(run_id), part):
+            return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
 
     return dict(with_runner(carry_out))
 
@@ -176,7 +188,8 @@ async def run_recovery(
         await runs.count_part(runner.database, run_id, "found", plan.counts)
         tell(Counter(due=plan.size))
         batches = take_turns(plan.batches[lane] for lane in LANES)
-        await _carry_out(runner, run_id, "batches", _recovery_chunks(runner, run_id, batches), tell, send)
+        async with runs.batch(runner.database, run_id, WHOLE):
+            await _carry_out(runner, run_id, WHOLE, _recovery_chunks(runner, run_id, batches), tell, send)
         return await _end_run(runner, run_id, send)
 
 
@@ -198,7 +211,8 @@ async def run_compensation(
         counts = await compensation.count_due(runner, options)
         await runs.count_part(runner.database, run_id, "found", counts)
         tell(Counter(due=min(options.limit, counts.get("due", 0))))
-        await _carry_out(runner, run_id, "batches", _compensation_chunks(runner, run_id, options), tell, send)
+        async with runs.batch(runner.database, run_id, WHOLE):
+            await _carry_out(runner, run_id, WHOLE, _compensation_chunks(runner, run_id, options), tell, send)
         return await _end_run(runner, run_id, send)
 
 
@@ -307,8 +321,6 @@ async def _carry_out(
         ends = await asyncio.gather(*(drive() for _ in range(SIMULTANEOUS)), return_exceptions=True)
     failed = next((end for end in ends if isinstance(end, BaseException)), None)
     if failed is not None:
-        with contextlib.suppress(MakegoodError):
-            await runs.count_part(runner.database, run_id, part, done + Counter({"batches_failed": 1}))
         raise failed
     return done
 

@@ -538,6 +538,33 @@ def test_scheduled_run_begun_twice_is_one_and_its_batches_told_twice_find_nothin
     assert (run["run_key"], run["state"]) == ("2026-01-02", "done")
 
 
+def test_batch_whose_first_try_failed_and_second_did_not_is_a_run_well_done(
+    database: Any, environment: dict[str, str], settings: Settings, shop: ShopControl
+) -> None:
+    stick(database, settings, shop, names(2))
+    begun = jobs.begin_recovery(triggered_by="schedule")
+    database.rows("ALTER FUNCTION makegood.claim_workflows RENAME TO claim_later")
+    with pytest.raises(jobs.MakegoodError):
+        jobs.recover_batch(begun["run_id"], begun["batches"]["payments"][0], "payments-0")
+    database.rows("ALTER FUNCTION makegood.claim_later RENAME TO claim_workflows")
+    assert jobs.recover_batch(begun["run_id"], begun["batches"]["payments"][0], "payments-0")["completed"] == 2
+    assert "batches_failed" not in jobs.finish_run(begun["run_id"])
+    (run,) = read_runs(database)
+    assert (run["state"], run["error"]) == ("done", None)
+
+
+def test_batch_that_was_never_heard_of_is_a_run_that_failed(
+    database: Any, environment: dict[str, str], settings: Settings, shop: ShopControl
+) -> None:
+    """Killed on every try: it said nothing at all."""
+    stick(database, settings, shop, {**names(2), "order-2": "reserve"})
+    begun = jobs.begin_recovery(triggered_by="schedule")
+    jobs.recover_batch(begun["run_id"], begun["batches"]["payments"][0], "payments-0")
+    assert jobs.finish_run(begun["run_id"])["batches_failed"] == 1
+    (run,) = read_runs(database)
+    assert (run["state"], run["error"]) == ("failed", "1 batches did not come to their end")
+
+
 def test_run_whose_database_is_of_another_version_is_failed_and_parks_nothing(
     database: Any, settings: Settings, shop: ShopControl
 ) -> None:
