@@ -2,7 +2,7 @@
 -- transaction. Two people at once meet on the row's lock: the second sees what the first did.
 
 -- Lets a workflow go on: a held one is due at once with a new budget of attempts, one that waits for its next
--- attempt is due at once. Keys stay what they were: what was sent before is replayed, or looked up.
+-- attempt is due at once; recovery, which looks for what is past its deadline, takes it with the next run. Keys stay what they were: what was sent before is replayed, or looked up.
 -- Verdicts: released, hastened (it was waiting), due (nothing to do: it is due or being worked on),
 -- finished, unknown.
 CREATE OR REPLACE FUNCTION makegood.release_workflow(
@@ -25,8 +25,9 @@ BEGIN
   IF v_verdict IN ('released', 'hastened') THEN
     -- The fence rises, so that whoever held it can write nothing more.
     UPDATE makegood.workflow_executions AS u
-       SET held_at = NULL, held_reason = NULL, next_attempt_at = t, fence = u.fence + 1, lease_owner = NULL,
-           lease_until = NULL, attempts = CASE WHEN v_verdict = 'released' THEN 0 ELSE u.attempts END
+       SET held_at = NULL, held_reason = NULL, next_attempt_at = t, deadline_at = least(u.deadline_at, t),
+           fence = u.fence + 1, lease_owner = NULL, lease_until = NULL,
+           attempts = CASE WHEN v_verdict = 'released' THEN 0 ELSE u.attempts END
      WHERE u.id = e.id;
     UPDATE makegood.compensations AS c
        SET state = CASE WHEN c.state = 'held' THEN 'pending' ELSE c.state END, next_attempt_at = t,

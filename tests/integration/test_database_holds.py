@@ -301,8 +301,24 @@ def test_release_is_no_progress(jobs: Worker, held: Lease) -> None:
     before = jobs.read(held)
     release(jobs, held)
     after = jobs.read(held)
-    unchanged = ("current_state", "updated_at", "deadline_at", "last_seq", "context", "created_at")
+    unchanged = ("current_state", "updated_at", "last_seq", "context", "created_at")
     assert [after[column] for column in unchanged] == [before[column] for column in unchanged]
+
+
+@pytest.mark.parametrize("how", ["held", "waiting"])
+def test_release_long_before_the_deadline_is_taken_by_the_next_recovery(jobs: Worker, lease: Lease, how: str) -> None:
+    jobs.begin(lease, "charge")
+    jobs.pause(lease, wait_seconds=600, **({"hold_reason": "look at it"} if how == "held" else {}))
+    assert jobs.claim(ids=[lease.id], stuck_only=True) == []
+    assert release(jobs, lease) == ("released" if how == "held" else "hastened")
+    assert len(jobs.claim(ids=[lease.id], stuck_only=True)) == 1
+
+
+def test_release_after_the_deadline_leaves_it_where_it_was(jobs: Worker, admin: Worker, held: Lease) -> None:
+    admin.rows("UPDATE makegood.workflow_executions SET deadline_at = now() - interval '1 h' WHERE id = %s", held.id)
+    before = jobs.read(held)["deadline_at"]
+    release(jobs, held)
+    assert jobs.read(held)["deadline_at"] == before
 
 
 def test_release_of_a_held_undo_gives_every_open_undo_a_new_budget(jobs: Worker, held_undo: Lease) -> None:
