@@ -183,7 +183,7 @@ async def run_recovery(
 ) -> Report:
     """One whole run over an open runner; ``send`` None is whatever the settings say."""
     run_id = await _open_run(runner, RECOVERY, None, triggered_by, options)
-    async with _run_until_end(runner, run_id):
+    async with _run_until_end(runner, run_id, send):
         plan = await recovery.make_plan(runner, options)
         await runs.count_part(runner.database, run_id, "found", plan.counts)
         tell(Counter(due=plan.size))
@@ -207,7 +207,7 @@ async def run_compensation(
 ) -> Report:
     """One whole run over an open runner, likewise."""
     run_id = await _open_run(runner, COMPENSATION, None, triggered_by, options)
-    async with _run_until_end(runner, run_id):
+    async with _run_until_end(runner, run_id, send):
         counts = await compensation.count_due(runner, options)
         await runs.count_part(runner.database, run_id, "found", counts)
         tell(Counter(due=min(options.limit, counts.get("due", 0))))
@@ -239,13 +239,17 @@ async def _open_run(
 
 
 @contextlib.asynccontextmanager
-async def _run_until_end(runner: Runner, run_id: uuid.UUID) -> AsyncIterator[None]:
-    """A run that fails says so, if the database can still hear it."""
+async def _run_until_end(runner: Runner, run_id: uuid.UUID, send: Send | None) -> AsyncIterator[None]:
+    """A run that fails says so, if the database can still hear it, and tells whom it concerns what it has held; one
+    that is stopped by hand leaves that to the next."""
     try:
         yield
     except BaseException as error:
         with contextlib.suppress(MakegoodError):
             await runs.finish_run(runner.database, run_id, f"{type(error).__name__}: {error}")
+        if isinstance(error, Exception):
+            with contextlib.suppress(MakegoodError):
+                await _send_alerts(runner.database, runner.settings, send)
         raise
 
 
@@ -259,7 +263,7 @@ async def _end_run(runner: Runner, run_id: uuid.UUID, send: Send | None) -> Repo
 async def _preview_run(runner: Runner, job: str, options: Options, triggered_by: str, preview: Preview) -> Report:
     """A dry run: one row that says what would have been done, and nothing else."""
     run_id = await _open_run(runner, job, None, triggered_by, options, dry_run=True)
-    async with _run_until_end(runner, run_id):
+    async with _run_until_end(runner, run_id, None):
         decided = await preview(runner, options)
         await runs.count_part(runner.database, run_id, "preview", _tally(decided))
         return Report(str(run_id), await runs.finish_run(runner.database, run_id), decided)

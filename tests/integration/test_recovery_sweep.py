@@ -642,6 +642,35 @@ def test_run_of_one_type_takes_only_that(database: Any, settings: Settings) -> N
 # Alerts
 
 
+def test_alerts_of_a_run_that_fails_leave_all_the_same(database: Any, settings: Settings) -> None:
+    """One was held before the database turned out to be of another version: nobody waits for the next run."""
+    told: list[str] = []
+    small = settings.model_copy(update={"claim_batch": 1})
+
+    async def tell(title: str, body: str) -> bool:
+        told.append(title)
+        return True
+
+    async def send(call: Call, request: Request) -> Outcome | None:
+        if call.entity_id == "odd":
+            return Suspect("odd", "not what was asked for")
+        await asyncio.sleep(0.5)
+        database.rows("ALTER FUNCTION makegood.finish_steps RENAME TO finish_later")
+        return None
+
+    async def run() -> None:
+        errand = Workflow("errand", [Step("run", "running", None, Action(send=send))])
+        async with open_runner(database.jobs, {"errand": errand}, small, chance=NoWait()) as runner:
+            await runner.start([Start("errand", "odd", {}), Start("errand", "late", {})], triggered_by="test")
+            let_stick(database)
+            await jobs.run_recovery(runner, Options(10), triggered_by="test", send=tell)
+
+    with pytest.raises(jobs.MakegoodError, match="finish_steps"):
+        asyncio.run(run())
+    assert told == ["An order is held"]
+    assert read_runs(database)[0]["state"] == "failed"
+
+
 def test_alert_leaves_while_the_run_still_lasts(
     database: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
