@@ -638,7 +638,7 @@ def test_breaker_hears_of_the_probe_from_the_probe_alone(
     database: Any, with_view: Any, heard: list[tuple[uuid.UUID, Outcome]], state: str
 ) -> None:
     async def use(view: Breakers) -> None:
-        async with view.admission("payments", ONE) as admitted:
+        async with view.admission("payments", ONE, 30.0) as admitted:
             assert admitted
             for workflow_id, outcome in heard:
                 await view.record("payments", workflow_id, outcome)
@@ -651,10 +651,24 @@ def test_admission_while_another_order_of_the_same_worker_is_the_probe_is_refuse
     database: Any, with_view: Any
 ) -> None:
     async def use(view: Breakers) -> None:
-        async with view.admission("payments", ONE) as one:
-            async with view.admission("payments", OTHER) as other:
+        async with view.admission("payments", ONE, 30.0) as one:
+            async with view.admission("payments", OTHER, 30.0) as other:
                 assert (one, other) == (True, False)
             assert read_breakers(database) == {"payments": "half_open"}  # who was refused gave nothing back
+
+    with_view(use)
+
+
+@pytest.mark.parametrize(("call_seconds_max", "seconds"), [(30.0, 60), (120.0, 150)])
+def test_probe_is_not_given_up_while_its_own_call_may_still_be_answered(
+    database: Any, with_view: Any, call_seconds_max: float, seconds: int
+) -> None:
+    async def use(view: Breakers) -> None:
+        async with view.admission("payments", ONE, call_seconds_max):
+            (row,) = database.rows(
+                "SELECT extract(epoch FROM probe_until - updated_at)::float AS s FROM makegood.breakers"
+            )
+            assert round(row["s"]) == seconds
 
     with_view(use)
 
@@ -663,12 +677,12 @@ def test_admission_while_another_order_of_the_same_worker_is_the_probe_is_refuse
 def test_probe_that_comes_to_no_call_is_anothers_at_once(database: Any, with_view: Any, how: str) -> None:
     async def use(view: Breakers) -> None:
         with contextlib.suppress(KeyError):
-            async with view.admission("payments", ONE) as admitted:
+            async with view.admission("payments", ONE, 30.0) as admitted:
                 assert admitted
                 if how == "an error":
                     raise KeyError("sku")
         assert read_breakers(database) == {"payments": "open"}
-        async with view.admission("payments", OTHER) as admitted:
+        async with view.admission("payments", OTHER, 30.0) as admitted:
             assert admitted
         (row,) = database.rows("SELECT failed_probes FROM makegood.breakers")
         assert row["failed_probes"] == 0  # nothing was found out
@@ -678,7 +692,7 @@ def test_probe_that_comes_to_no_call_is_anothers_at_once(database: Any, with_vie
 
 def test_admission_without_a_provider_is_always_given(with_view: Any) -> None:
     async def use(view: Breakers) -> None:
-        async with view.admission(None, ONE) as admitted:
+        async with view.admission(None, ONE, 30.0) as admitted:
             assert admitted
 
     with_view(use)

@@ -28,7 +28,8 @@ from makegood.errors import TransientError
 log = structlog.get_logger()
 
 LOOK_AGAIN_SECONDS = 1.0
-PROBE_SECONDS = 60.0  # longer than the longest step: a probe that said nothing by then died
+PROBE_SECONDS_MIN = 60.0
+PROBE_QUEUED_SECONDS = 30.0  # it may wait for a free slot before it calls; one that said nothing by then died
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,14 @@ class Breakers:
         return None if outage is None or outage.retry_in_seconds <= 0 else outage
 
     @contextlib.asynccontextmanager
-    async def admission(self, provider: str | None, workflow_id: uuid.UUID) -> AsyncIterator[bool]:
-        """Whether a call may go now. Of many that wait for a provider that is down one is let through as the probe;
-        a probe that comes to no call after all is given back at once."""
+    async def admission(
+        self, provider: str | None, workflow_id: uuid.UUID, call_seconds_max: float
+    ) -> AsyncIterator[bool]:
+        """Whether a call, which may take so long, may go now. Of many that wait for a provider that is down one is let
+        through as the probe; a probe that comes to no call after all is given back at once."""
         admitted = await self.ask(provider) is None
         if admitted and provider is not None and provider in self._outages:
-            admitted = await self._take_probe(provider, workflow_id)
+            admitted = await self._take_probe(provider, workflow_id, call_seconds_max)
         try:
             yield admitted
         finally:
@@ -109,9 +112,10 @@ class Breakers:
             if self.is_probe(provider, workflow_id):
                 await self._close(provider)
 
-    async def _take_probe(self, provider: str, workflow_id: uuid.UUID) -> bool:
+    async def _take_probe(self, provider: str, workflow_id: uuid.UUID, call_seconds_max: float) -> bool:
+        seconds = max(PROBE_SECONDS_MIN, call_seconds_max + PROBE_QUEUED_SECONDS)
         rows = await self._database.call(
-            "SELECT makegood.take_probe(%s, %s, %s) AS taken", (provider, self._worker, PROBE_SECONDS)
+            "SELECT makegood.take_probe(%s, %s, %s) AS taken", (provider, self._worker, seconds)
         )
         if rows[0]["taken"]:
             self._probing[provider] = workflow_id

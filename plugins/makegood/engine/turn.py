@@ -59,10 +59,11 @@ class Turn:
         self._prepared = asyncio.Semaphore(calls_at_once + max(1, int(calls_at_once * PREPARED_SHARE)))
 
     @contextlib.asynccontextmanager
-    async def admission(self, action: Action, x: Execution) -> AsyncIterator[bool]:
+    async def admission(self, action: Action, x: Execution, call_seconds_max: float) -> AsyncIterator[bool]:
         """Held by a workflow while it makes calls, one after the other. False: whom it waited to call is down
         by now, so it is to be decided about again."""
-        async with self._prepared, self.breakers.admission(action.provider, x.id) as admitted:
+        breaker = self.breakers.admission(action.provider, x.id, call_seconds_max)
+        async with self._prepared, breaker as admitted:
             yield admitted
 
     async def call(self, action: Action, call: Call, request: Request) -> Outcome:
