@@ -52,7 +52,6 @@ TRANSIENT_WAIT = timedelta(seconds=10)
 # Nobody foresaw the error, so it may be a bug: not in a hurry.
 UNFORESEEN_WAIT = timedelta(seconds=30)
 
-LIMIT_DEFAULT = 5_000
 LIMIT_MAX = 100_000
 OLDER_THAN_MINUTES_MAX = 525_600  # a year
 
@@ -177,12 +176,12 @@ def form() -> dict[str, Param]:
             description="Only this type, for example checkout. Empty: all types.",
         ),
         "limit": Param(
-            LIMIT_DEFAULT,
-            type="integer",
+            None,
+            type=["null", "integer"],
             minimum=1,
             maximum=LIMIT_MAX,
             title="At most (workflows)",
-            description=f"Stop after this many, 1 to {LIMIT_MAX:,}. The next run goes on with the rest.",
+            description=f"Stop after this many, 1 to {LIMIT_MAX:,}; the next run goes on. Empty: as the settings say.",
         ),
     }
 

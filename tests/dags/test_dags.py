@@ -183,7 +183,7 @@ def test_only_a_scheduled_run_acts_unasked(airflow: AirflowProcess) -> None:
     assert asked["scheduled"] == {
         "older_than_seconds": None,
         "workflow_type": None,
-        "limit": 5000,
+        "limit": None,  # as the settings say
         "dry_run": False,
         "key": "a_dag/a_run",
         "triggered_by": "airflow:scheduled",
@@ -199,7 +199,7 @@ FORMS: list[tuple[dict[str, Any], bool]] = [
     ({"limit": 100_000}, True),
     ({"limit": 100_001}, False),
     ({"limit": 0}, False),
-    ({"limit": None}, False),  # everything has a bound
+    ({"limit": None}, True),  # left empty: the settings have a bound
     ({"limit": "many"}, False),
     ({"older_than_minutes": 0}, False),  # that would be every order that is under way
     ({"older_than_minutes": -5}, False),
