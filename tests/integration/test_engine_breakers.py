@@ -659,6 +659,44 @@ def test_admission_while_another_order_of_the_same_worker_is_the_probe_is_refuse
     with_view(use)
 
 
+def test_outage_that_another_worker_found_out_is_seen_while_this_one_knows_of_none(database: Any) -> None:
+    """And its end: a view is at most a second old in both directions."""
+
+    async def run() -> None:
+        async with Database(database.jobs) as opened:
+            view = Breakers(opened, "worker", Limits(FAILURES))
+            assert await view.ask("payments") is None
+            database.rows("SELECT makegood.trip_breaker('payments', 'another', 'HTTP 503', 600, 600)", role="jobs")
+            assert await view.ask("payments") is not None
+            database.rows("DELETE FROM makegood.breakers")
+            assert await view.ask("payments") is None
+
+    asyncio.run(run())
+
+
+def test_view_of_who_is_down_is_asked_for_once_a_second_however_many_ask(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakers, "LOOK_AGAIN_SECONDS", 60.0)
+    database.rows("SELECT makegood.trip_breaker('shipping', 'another', 'HTTP 503', 600, 600)", role="jobs")
+
+    async def run() -> int:
+        async with Database(database.jobs) as opened:
+            view = Breakers(opened, "worker", Limits(FAILURES))
+            call, asked = opened.call, 0
+
+            async def counted(*arguments: Any) -> Any:
+                nonlocal asked
+                asked += 1
+                return await call(*arguments)
+
+            monkeypatch.setattr(opened, "call", counted)
+            await asyncio.gather(*(view.ask(name) for name in ["payments", "shipping"] * 500))
+            return asked
+
+    assert asyncio.run(run()) == 1
+
+
 @pytest.mark.parametrize(("call_seconds_max", "seconds"), [(30.0, 60), (120.0, 150)])
 def test_probe_is_not_given_up_while_its_own_call_may_still_be_answered(
     database: Any, with_view: Any, call_seconds_max: float, seconds: int

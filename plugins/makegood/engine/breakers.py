@@ -57,15 +57,21 @@ class Breakers:
 
     async def look(self) -> None:
         """Reads who is down, unless that was done within the last second."""
+        if self._is_fresh():
+            return
         async with self._looking:
-            now = asyncio.get_running_loop().time()
-            if self._looked_at is not None and now - self._looked_at < LOOK_AGAIN_SECONDS:
+            if self._is_fresh():
                 return
+            now = asyncio.get_running_loop().time()
             rows = await self._database.call("SELECT * FROM makegood.open_breakers()")
             self._looked_at = now
             self._outages = {
                 row["provider"]: Outage(row["provider"], row["open_seconds"], row["retry_in_seconds"]) for row in rows
             }
+
+    def _is_fresh(self) -> bool:
+        looked_at = self._looked_at
+        return looked_at is not None and asyncio.get_running_loop().time() - looked_at < LOOK_AGAIN_SECONDS
 
     def known_outage(self, provider: str | None) -> Outage | None:
         """As far as is known without asking, and without becoming the probe."""
@@ -73,7 +79,7 @@ class Breakers:
 
     async def ask(self, provider: str | None) -> Outage | None:
         """None when a call may be tried: the provider is up, or it is time for a probe."""
-        if provider is None or (provider not in self._outages and self._looked_at is not None):
+        if provider is None:
             return None
         await self.look()
         outage = self._outages.get(provider)
