@@ -492,4 +492,4 @@ def test_hostile_text_in_json_is_what_it_was(database: Any, hostile: None, makeg
     makegood("recover")
     (letter,) = read(makegood("dlq", "show", HOSTILE, "--json"))["letters"]
     assert letter["story"]["workflow"]["context"] == {"note": HOSTILE}
-    assert read_decisions(database)[HOSTILE][0] == "resume"
+    assert read_decisions(database)[HOSTILE][0] == "park"  # its context has nothing to charge with

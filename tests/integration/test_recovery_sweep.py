@@ -436,6 +436,7 @@ def test_recovery_of_a_bad_row_parks_it_and_takes_the_others_on(
     assert (counts["alerts"], counts["messages"]) == (1, 1)
     (letter,) = database.rows("SELECT * FROM makegood.dead_letters")
     assert (letter["entity_id"], letter["error_type"], letter["state"]) == ("poison", "poisoned", "parked")
+    assert read_decisions(database)["poison"] == ("park", letter["error"])
     assert recover().counts == {}  # held: no job touches it
 
 

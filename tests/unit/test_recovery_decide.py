@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makegood.engine.definitions import Action, Step, Workflow
+from makegood.engine.definitions import Action, Call, Request, Step, Workflow
 from makegood.engine.model import Execution, Outage
 from makegood.recovery.decide import (
     BATCHES_MAX,
@@ -129,6 +129,20 @@ def test_decide_of_a_type_that_is_not_known_parks_it() -> None:
 )
 def test_lane_is_that_of_the_provider_of_the_next_call(kind: str, state: str, lane: str) -> None:
     assert find_lane(find_next_provider(WORKFLOWS.get(kind), state)) == lane
+
+
+def cannot_be(call: Call) -> Request:
+    return {"sku": call.context["sku"]}
+
+
+def test_decide_of_data_that_the_next_call_cannot_be_made_of_parks_it() -> None:
+    """In the words in which the engine then holds it."""
+    step = Step("pack", "packing", None, Action(lambda call, request: None, cannot_be))
+    workflow = Workflow("parcel", [step])
+    for state in ("created", "packing"):
+        assert decide(Stuck(execution(state, kind="parcel"), workflow)) == Verdict("park", "KeyError: 'sku'")
+    down = decide(Stuck(execution("created", kind="parcel"), workflow, SHORT))
+    assert down.decision == "wait"  # nothing is worked out while nobody could be called
 
 
 # The plan

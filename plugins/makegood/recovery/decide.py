@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from makegood.engine.decide import decide as decide_next
-from makegood.engine.definitions import COMPENSATING, Step, Workflow
+from makegood.engine.definitions import COMPENSATING, Step, Workflow, describe_call
 from makegood.engine.model import BeginStep, Compensate, Execution, Hold, LookUpStep, Wait
+from makegood.engine.plan import forward_call
 from makegood.recovery.model import LANES, OTHER, Batch, Count, Plan, Stuck
 from makegood.runs.model import Options, Verdict
 
@@ -35,11 +36,25 @@ def decide(stuck: Stuck) -> Verdict:
             steps = f"{done_count} step{'' if done_count == 1 else 's'} to undo"
             return Verdict("compensate", f"{why or 'a cancel was requested'}: {steps}")
         case BeginStep(index) if workflow is not None:
-            return Verdict("resume", explain_step(x, workflow.steps[index]))
+            step = workflow.steps[index]
+            unusable = find_unusable(x, step)
+            return Verdict("park", unusable) if unusable else Verdict("resume", explain_step(x, step))
         case LookUpStep(index) if workflow is not None:
-            step = workflow.steps[index].name
-            return Verdict("resume", f"the attempts of step {step!r} are spent: what became of it is looked up")
+            name = workflow.steps[index].name
+            return Verdict("resume", f"the attempts of step {name!r} are spent: what became of it is looked up")
     return Verdict("resume", f"it goes on from {x.state!r}")
+
+
+def find_unusable(x: Execution, step: Step) -> str | None:
+    """Why the step's call cannot even be worked out from the workflow's data, in the words in which it is then held;
+    None where it can."""
+    if step.action.request is describe_call:  # takes the data as they are
+        return None
+    try:
+        step.action.request(forward_call(x, step))
+    except Exception as error:  # whatever a request function raises
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def explain_step(x: Execution, step: Step) -> str:
