@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import (
     Asset,
+    AssetAlias,
     BaseOperatorLink,
     CronTriggerTimetable,
     Param,
@@ -52,7 +53,6 @@ TRANSIENT_WAIT = timedelta(seconds=10)
 # Nobody foresaw the error, so it may be a bug: not in a hurry.
 UNFORESEEN_WAIT = timedelta(seconds=30)
 
-LIMIT_DEFAULT = 5_000
 LIMIT_MAX = 100_000
 OLDER_THAN_MINUTES_MAX = 525_600  # a year
 
@@ -177,12 +177,12 @@ def form() -> dict[str, Param]:
             description="Only this type, for example checkout. Empty: all types.",
         ),
         "limit": Param(
-            LIMIT_DEFAULT,
-            type="integer",
+            None,
+            type=["null", "integer"],
             minimum=1,
             maximum=LIMIT_MAX,
             title="At most (workflows)",
-            description=f"Stop after this many, 1 to {LIMIT_MAX:,}. The next run goes on with the rest.",
+            description=f"Stop after this many, 1 to {LIMIT_MAX:,}; the next run goes on. Empty: as the settings say.",
         ),
     }
 
@@ -225,15 +225,19 @@ def hand_on(begun: dict[str, Any]) -> None:
 
 
 def part(name: str) -> str:
-    """This task instance's name within the run; the same on every try."""
+    """This task instance's name within the run; the same on every try, and the one `jobs.name_batches` gave it."""
     return f"{name}-{get_current_context()['ti'].map_index}"
 
 
-def close(batches: Sequence[XComArg], outlet: Asset) -> None:
+def close(batches: Sequence[XComArg], outlet: Asset, *, also_idle: bool = False) -> None:
     """Whatever became of the batches, alerts go out and the run is finished; it is red if any task failed.
 
-    Alerts go out even when ``begin`` failed: then nothing is made good, which people should hear of.
+    Alerts go out even when ``begin`` failed: then nothing is made good, which people should hear of. The asset is
+    updated by a run that acted on something, and with ``also_idle`` by every run: what follows is not started each
+    minute for nothing.
     """
+    # An outlet of its own would be updated by every success; through an alias it is when the task says so.
+    updates = AssetAlias(f"{outlet.name}_updates")
 
     @makegood_task(trigger_rule=TriggerRule.ALL_DONE)
     def alert() -> dict[str, int]:
@@ -242,9 +246,9 @@ def close(batches: Sequence[XComArg], outlet: Asset) -> None:
 
         return jobs.send_alerts()
 
-    @makegood_task(trigger_rule=TriggerRule.ALL_DONE, outlets=[outlet])
+    @makegood_task(trigger_rule=TriggerRule.ALL_DONE, outlets=[updates])
     def finish() -> dict[str, int]:
-        """Add up the run and tell the DAGs that follow; skipped when no run began."""
+        """Add up the run and tell the DAGs that follow what it did; skipped when no run began."""
         from makegood import jobs
 
         context = get_current_context()
@@ -252,7 +256,10 @@ def close(batches: Sequence[XComArg], outlet: Asset) -> None:
         if run_id is None:
             raise AirflowSkipException("begin failed, so there is no run to finish")
         totals = jobs.finish_run(run_id)
-        context["outlet_events"][outlet].extra = {"run_id": run_id, "dry_run": is_dry(context), **totals}
+        acted = not is_dry(context) and totals.get("taken", 0) > totals.get("wait", 0)
+        if acted or also_idle:
+            extra = {"run_id": run_id, "dry_run": is_dry(context), **totals}
+            context["outlet_events"][updates].add(outlet, extra=extra)
         return totals
 
     @makegood_task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)

@@ -152,7 +152,7 @@ def reconcile_charges() -> None:
 
     stages = [sync(), match(), remedies(), report()]
     begin() >> stages[0] >> stages[1] >> stages[2] >> stages[3]
-    close(stages, RECONCILED)
+    close(stages, RECONCILED, also_idle=True)
 
 
 reconcile_charges()

@@ -8,7 +8,7 @@ A workflow is stuck when it is neither finished nor held for a person and has pa
 | `batches_…` | the batches of one provider; skipped when it has none |
 | `recover_…` | one instance per batch, in the provider's pool `makegood_…`: a slow provider delays only itself |
 | `alert` | tells people what needs them, also after a failure |
-| `finish` | adds up the run and updates the asset `makegood://recovered/` |
+| `finish` | adds up the run and updates the asset `makegood://recovered/`, if it acted on anything |
 | `fail_the_run` | skipped when all went well; otherwise it turns the run red |
 
 **By hand:** *Trigger* opens a form. It starts as a dry run, which only counts (see `counts` in the XCom of `begin`);

@@ -8,7 +8,7 @@ patiently than the way forward and never dropped.
 | `begin` | opens a run and sorts the undos that are due into batches |
 | `compensate` | one instance per batch, in the pool `makegood_compensations` |
 | `alert` | tells people what needs them, also after a failure |
-| `finish` | adds up the run and updates the asset `makegood://compensated/` |
+| `finish` | adds up the run and updates the asset `makegood://compensated/`, if it acted on anything |
 | `fail_the_run` | skipped when all went well; otherwise it turns the run red |
 
 **By hand:** *Trigger* opens a form. It starts as a dry run, which only counts (see `counts` in the XCom of `begin`);

@@ -32,6 +32,11 @@ _RELEASE = {
 _SETTLE = {
     "settled": ("done", "The undo is settled and never sent again."),
     "done": ("already", "The undo was done already."),
+    "known": (
+        "wrong",
+        "The provider did it; its answer came late and is stored here. Nothing was recorded: retry the undo, which"
+        " takes the answer and calls nobody. If it was done by hand too, it was done twice.",
+    ),
     "busy": ("wrong", "A worker has {order} right now: its call may be under way. Try again in a minute."),
     "unknown": ("wrong", "{order} owes no such undo."),
     "needs_approval": _SECOND,

@@ -24,7 +24,7 @@ from makegood.gateways.messages import Messenger
 from makegood.local import where
 from makegood.notify import Send
 from makegood.recovery import sweep as recovery
-from makegood.recovery.decide import cut, merge
+from makegood.recovery.decide import BATCHES_MAX, cut, merge, take_turns
 from makegood.recovery.model import LANES, Batch
 from makegood.runs import record as runs
 from makegood.runs.model import Decided, Options
@@ -32,6 +32,7 @@ from makegood.session import with_runner
 from makegood.settings import Settings, get_settings
 
 RECOVERY, COMPENSATION = "recover_stuck_workflows", "retry_compensations"
+COMPENSATIONS, WHOLE = "compensations", "batches"  # what batches are called, and all of a run that has but one
 SIMULTANEOUS = 3  # claims of one process under way at once: one is written while another one calls
 ALERT_SECONDS = 20.0  # while a run lasts, which may be minutes: who is to hear of something hears of it soon
 LIMIT_MAX = 1_000_000
@@ -82,6 +83,8 @@ def begin_recovery(
             counts |= _tally(await _preview_recovery(runner, options))
             batches = dict.fromkeys(LANES, ())
         await runs.count_part(runner.database, run_id, "found", counts)
+        names = [name for lane in LANES for name in name_batches(lane, len(batches[lane]))]
+        await runs.expect_batches(runner.database, run_id, names)
         documents = {lane: [batch.to_document() for batch in batches[lane]] for lane in LANES}
         return {"run_id": str(run_id), "batches": documents, "counts": counts}
 
@@ -107,10 +110,17 @@ def begin_compensation(
         if dry_run:
             counts |= _tally(await compensation.preview(runner, options))
         await runs.count_part(runner.database, run_id, "found", counts)
-        batches = [{**asdict(options), "limit": n} for n in cut(size, runner.settings.claim_batch)]
+        batch_size = max(runner.settings.claim_batch, -(-size // BATCHES_MAX))
+        batches = [{**asdict(options), "limit": n} for n in cut(size, batch_size)]
+        await runs.expect_batches(runner.database, run_id, name_batches(COMPENSATIONS, len(batches)))
         return {"run_id": str(run_id), "batches": batches, "counts": counts}
 
     return with_runner(begin)
+
+
+def name_batches(of: str, count: int) -> list[str]:
+    """What the batches of a lane, or of the compensations, are called when they are carried out: ``part`` there."""
+    return [f"{of}-{number}" for number in range(count)]
 
 
 def recover_batch(run_id: str, batch: Mapping[str, Any], part: str) -> dict[str, int]:
@@ -119,7 +129,8 @@ def recover_batch(run_id: str, batch: Mapping[str, Any], part: str) -> dict[str,
 
     async def carry_out(runner: Runner) -> Counter[str]:
         chunks = _recovery_chunks(runner, uuid.UUID(run_id), [wanted])
-        return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
+        async with runs.batch(runner.database, uuid.UUID(run_id), part):
+            return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
 
     return dict(with_runner(carry_out))
 
@@ -130,7 +141,8 @@ def compensate_batch(run_id: str, batch: Mapping[str, Any], part: str) -> dict[s
 
     async def carry_out(runner: Runner) -> Counter[str]:
         chunks = _compensation_chunks(runner, uuid.UUID(run_id), options)
-        return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
+        async with runs.batch(runner.database, uuid.UUID(run_id), part):
+            return await _carry_out(runner, uuid.UUID(run_id), part, chunks)
 
     return dict(with_runner(carry_out))
 
@@ -171,12 +183,13 @@ async def run_recovery(
 ) -> Report:
     """One whole run over an open runner; ``send`` None is whatever the settings say."""
     run_id = await _open_run(runner, RECOVERY, None, triggered_by, options)
-    async with _run_until_end(runner, run_id):
+    async with _run_until_end(runner, run_id, send):
         plan = await recovery.make_plan(runner, options)
         await runs.count_part(runner.database, run_id, "found", plan.counts)
         tell(Counter(due=plan.size))
-        batches = [batch for lane in LANES for batch in plan.batches[lane]]
-        await _carry_out(runner, run_id, "batches", _recovery_chunks(runner, run_id, batches), tell, send)
+        batches = take_turns(plan.batches[lane] for lane in LANES)
+        async with runs.batch(runner.database, run_id, WHOLE):
+            await _carry_out(runner, run_id, WHOLE, _recovery_chunks(runner, run_id, batches), tell, send)
         return await _end_run(runner, run_id, send)
 
 
@@ -194,11 +207,12 @@ async def run_compensation(
 ) -> Report:
     """One whole run over an open runner, likewise."""
     run_id = await _open_run(runner, COMPENSATION, None, triggered_by, options)
-    async with _run_until_end(runner, run_id):
+    async with _run_until_end(runner, run_id, send):
         counts = await compensation.count_due(runner, options)
         await runs.count_part(runner.database, run_id, "found", counts)
         tell(Counter(due=min(options.limit, counts.get("due", 0))))
-        await _carry_out(runner, run_id, "batches", _compensation_chunks(runner, run_id, options), tell, send)
+        async with runs.batch(runner.database, run_id, WHOLE):
+            await _carry_out(runner, run_id, WHOLE, _compensation_chunks(runner, run_id, options), tell, send)
         return await _end_run(runner, run_id, send)
 
 
@@ -225,13 +239,17 @@ async def _open_run(
 
 
 @contextlib.asynccontextmanager
-async def _run_until_end(runner: Runner, run_id: uuid.UUID) -> AsyncIterator[None]:
-    """A run that fails says so, if the database can still hear it."""
+async def _run_until_end(runner: Runner, run_id: uuid.UUID, send: Send | None) -> AsyncIterator[None]:
+    """A run that fails says so, if the database can still hear it, and tells whom it concerns what it has held; one
+    that is stopped by hand leaves that to the next."""
     try:
         yield
     except BaseException as error:
         with contextlib.suppress(MakegoodError):
             await runs.finish_run(runner.database, run_id, f"{type(error).__name__}: {error}")
+        if isinstance(error, Exception):
+            with contextlib.suppress(MakegoodError):
+                await _send_alerts(runner.database, runner.settings, send)
         raise
 
 
@@ -245,7 +263,7 @@ async def _end_run(runner: Runner, run_id: uuid.UUID, send: Send | None) -> Repo
 async def _preview_run(runner: Runner, job: str, options: Options, triggered_by: str, preview: Preview) -> Report:
     """A dry run: one row that says what would have been done, and nothing else."""
     run_id = await _open_run(runner, job, None, triggered_by, options, dry_run=True)
-    async with _run_until_end(runner, run_id):
+    async with _run_until_end(runner, run_id, None):
         decided = await preview(runner, options)
         await runs.count_part(runner.database, run_id, "preview", _tally(decided))
         return Report(str(run_id), await runs.finish_run(runner.database, run_id), decided)
@@ -261,7 +279,8 @@ def _recovery_chunks(runner: Runner, run_id: uuid.UUID, batches: Sequence[Batch]
     def chunk(batch: Batch, limit: int) -> Chunk:
         return Chunk(replace(batch, limit=0), lambda: recovery.recover_some(runner, run_id, batch, limit))
 
-    return [chunk(batch, limit) for batch in batches for limit in cut(batch.limit, runner.settings.claim_batch)]
+    size = runner.settings.claim_batch
+    return take_turns([chunk(batch, limit) for limit in cut(batch.limit, size)] for batch in batches)
 
 
 def _compensation_chunks(runner: Runner, run_id: uuid.UUID, options: Options) -> list[Chunk]:
@@ -306,8 +325,6 @@ async def _carry_out(
         ends = await asyncio.gather(*(drive() for _ in range(SIMULTANEOUS)), return_exceptions=True)
     failed = next((end for end in ends if isinstance(end, BaseException)), None)
     if failed is not None:
-        with contextlib.suppress(MakegoodError):
-            await runs.count_part(runner.database, run_id, part, done + Counter({"batches_failed": 1}))
         raise failed
     return done
 

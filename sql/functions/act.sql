@@ -143,8 +143,8 @@ END
 $$;
 COMMENT ON FUNCTION makegood.act_retry_undo(text, uuid, text, text, text) IS 'An operator has an order''s undo tried now.';
 
--- Operator. Verdicts of settle_compensation: settled, done, busy, unknown; and needs_approval above a limit, in minor
--- units of whatever currency. What is approved is this undo, this amount and this proof.
+-- Operator. Verdicts of settle_compensation: settled, done, known, busy, unknown; and needs_approval above a limit, in
+-- minor units of whatever currency. What is approved is this undo, this amount and this proof.
 CREATE OR REPLACE FUNCTION makegood.act_settle(
   p_login text, p_token uuid, p_workflow_type text, p_entity_id text, p_step text, p_proof text, p_reason text,
   p_above_minor bigint, p_valid_seconds double precision) RETURNS jsonb
@@ -154,6 +154,7 @@ DECLARE
     'reason', p_reason);
   v_result jsonb := makegood.begin_act(p_login, 'operator', p_token, 'settle', p_entity_id, v_details);
   c makegood.compensations;
+  v_above boolean;
 BEGIN
   IF v_result IS NOT NULL THEN
     RETURN v_result;
@@ -162,8 +163,11 @@ BEGIN
   PERFORM makegood.check_proof(p_proof);
   SELECT r.* INTO c FROM makegood.compensations r JOIN makegood.workflow_executions e ON e.id = r.workflow_id
    WHERE e.workflow_type = p_workflow_type AND e.entity_id = p_entity_id AND r.step = p_step;
-  -- What is owed never changes, so it need not be locked to be compared.
-  IF c.amount_minor > p_above_minor AND c.state <> 'succeeded' THEN
+  -- What is owed never changes, so it need not be locked to be compared. What is answered already is nobody's to approve.
+  v_above := coalesce(c.amount_minor > p_above_minor AND c.state <> 'succeeded', false)
+    AND NOT EXISTS (SELECT FROM makegood.idempotency_keys k WHERE k.key = c.idempotency_key
+      AND k.status IN ('known', 'recorded') AND k.response->>'outcome' IS DISTINCT FROM 'failed');
+  IF v_above THEN
     v_result := makegood.ask_second_person('settle', p_entity_id, v_details - 'reason' || jsonb_build_object(
       'amount_minor', c.amount_minor, 'currency', c.currency, 'compensation_id', c.id),
       c.amount_minor, c.currency, p_login, format('%s (proof: %s)', btrim(p_reason), btrim(p_proof)), p_valid_seconds);
@@ -172,9 +176,9 @@ BEGIN
     SELECT jsonb_build_object('verdict', s.verdict, 'state', s.state)
            || CASE WHEN s.verdict = 'done' THEN makegood.last_act(p_entity_id) ELSE '{}' END INTO v_result
       FROM makegood.settle_compensation(p_workflow_type, p_entity_id, p_step, lower(btrim(p_login)), p_reason, p_proof) s;
-    IF v_result->>'verdict' = 'busy' AND c.amount_minor > p_above_minor THEN
+    IF v_above AND v_result->>'verdict' IN ('busy', 'known') THEN
       -- The approval stays unused: the transaction is given up as a whole.
-      RAISE EXCEPTION 'a worker has % right now: its call may be under way', p_entity_id USING ERRCODE = 'MG021',
+      RAISE EXCEPTION 'a worker has % right now, or had just now: its call may be under way', p_entity_id USING ERRCODE = 'MG021',
         HINT = 'Try again in a minute.';
     END IF;
   END IF;

@@ -2,7 +2,7 @@
 -- transaction. Two people at once meet on the row's lock: the second sees what the first did.
 
 -- Lets a workflow go on: a held one is due at once with a new budget of attempts, one that waits for its next
--- attempt is due at once. Keys stay what they were: what was sent before is replayed, or looked up.
+-- attempt is due at once; recovery, which looks for what is past its deadline, takes it with the next run. Keys stay what they were: what was sent before is replayed, or looked up.
 -- Verdicts: released, hastened (it was waiting), due (nothing to do: it is due or being worked on),
 -- finished, unknown.
 CREATE OR REPLACE FUNCTION makegood.release_workflow(
@@ -25,8 +25,9 @@ BEGIN
   IF v_verdict IN ('released', 'hastened') THEN
     -- The fence rises, so that whoever held it can write nothing more.
     UPDATE makegood.workflow_executions AS u
-       SET held_at = NULL, held_reason = NULL, next_attempt_at = t, fence = u.fence + 1, lease_owner = NULL,
-           lease_until = NULL, attempts = CASE WHEN v_verdict = 'released' THEN 0 ELSE u.attempts END
+       SET held_at = NULL, held_reason = NULL, next_attempt_at = t, deadline_at = least(u.deadline_at, t),
+           fence = u.fence + 1, lease_owner = NULL, lease_until = NULL,
+           attempts = CASE WHEN v_verdict = 'released' THEN 0 ELSE u.attempts END
      WHERE u.id = e.id;
     UPDATE makegood.compensations AS c
        SET state = CASE WHEN c.state = 'held' THEN 'pending' ELSE c.state END, next_attempt_at = t,
@@ -47,8 +48,9 @@ COMMENT ON FUNCTION makegood.release_workflow(text, text, text, text) IS
   'Lets a held or waiting workflow go on at once, with who and why; released, hastened, due, finished or unknown.';
 
 -- Records that an undo was done elsewhere (a refund made by hand), with the proof; it is never sent again, and
--- the workflow goes on. Refused while a worker has the workflow: its call may be under way.
--- Verdicts: settled, done (it had succeeded already), busy, unknown.
+-- the workflow goes on. Refused while a worker has the workflow: its call may be under way. Refused where its key has
+-- the answer that it was done: a worker that was cut off brought it late, and a retry takes it from there.
+-- Verdicts: settled, done (it had succeeded already), known, busy, unknown.
 CREATE OR REPLACE FUNCTION makegood.settle_compensation(
   p_workflow_type text, p_entity_id text, p_step text, p_actor text, p_reason text, p_proof text)
 RETURNS TABLE (verdict text, id uuid, state text)
@@ -57,6 +59,7 @@ DECLARE
   t timestamptz := clock_timestamp();
   e makegood.workflow_executions;
   c makegood.compensations;
+  v_known boolean;
   v_verdict text;
 BEGIN
   PERFORM makegood.check_actor(p_actor, p_reason);
@@ -64,8 +67,9 @@ BEGIN
   SELECT * INTO e FROM makegood.workflow_executions AS r
    WHERE r.workflow_type = p_workflow_type AND r.entity_id = p_entity_id FOR UPDATE;
   SELECT * INTO c FROM makegood.compensations AS r WHERE r.workflow_id = e.id AND r.step = p_step FOR UPDATE;
+  v_known := makegood.is_undo_known(c.idempotency_key);
   v_verdict := CASE WHEN c.id IS NULL THEN 'unknown' WHEN c.state = 'succeeded' THEN 'done'
-                    WHEN e.lease_until > t THEN 'busy' ELSE 'settled' END;
+                    WHEN e.lease_until > t THEN 'busy' WHEN v_known THEN 'known' ELSE 'settled' END;
   IF v_verdict = 'settled' THEN
     UPDATE makegood.compensations AS u
        SET state = 'succeeded', succeeded_at = t, last_error = NULL, result = jsonb_build_object(
@@ -90,7 +94,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION makegood.settle_compensation(text, text, text, text, text, text) IS
-  'Records that an undo was done elsewhere, with who, why and the proof; settled, done, busy or unknown.';
+  'Records that an undo was done elsewhere, with who, why and the proof; settled, done, known, busy or unknown.';
+
+-- Locked, so that an answer that is being stored at this moment is waited for. A refusal is no reason not to settle:
+-- it is why somebody did it by hand.
+CREATE OR REPLACE FUNCTION makegood.is_undo_known(p_key text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  k makegood.idempotency_keys;
+BEGIN
+  SELECT * INTO k FROM makegood.idempotency_keys AS r WHERE r.key = p_key FOR UPDATE;
+  RETURN coalesce(k.status IN ('known', 'recorded') AND k.response->>'outcome' IS DISTINCT FROM 'failed', false);
+END
+$$;
+COMMENT ON FUNCTION makegood.is_undo_known(text) IS
+  'Whether the answer that an undo was done is stored with its key already.';
 
 CREATE OR REPLACE FUNCTION makegood.check_actor(p_actor text, p_reason text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

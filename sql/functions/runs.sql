@@ -36,16 +36,45 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION makegood.count_part(uuid, text, jsonb) IS 'Records what one part of a run has done so far.';
 
--- The end of a run: its counts are the sum of its parts. Told twice, it is the same end, and a failure stays one; a
--- run that was called abandoned and ends after all has ended.
+-- The batches that a run is to come to. Told again, by a begin that is repeated, it is the new plan that counts.
+CREATE OR REPLACE FUNCTION makegood.expect_batches(p_run_id uuid, p_batches text[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE makegood.job_runs
+     SET batches = (SELECT coalesce(jsonb_object_agg(b.name, 'expected'), '{}') FROM unnest(p_batches) AS b(name))
+   WHERE id = p_run_id
+$$;
+COMMENT ON FUNCTION makegood.expect_batches(uuid, text[]) IS 'Names the batches that a run is to come to.';
+
+-- How far one batch has come: running, done or failed. A batch that is tried again runs again, whatever it was.
+CREATE OR REPLACE FUNCTION makegood.mark_batch(p_run_id uuid, p_batch text, p_state text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE makegood.job_runs SET batches = batches || jsonb_build_object(p_batch, p_state) WHERE id = p_run_id
+$$;
+COMMENT ON FUNCTION makegood.mark_batch(uuid, text, text) IS 'Records how far one batch of a run has come.';
+
+-- The end of a run: its counts are the sum of its parts. Told twice, it is the same end, and a failure stays one, but
+-- for a batch that was tried again since; a run that was called abandoned and ends after all has ended.
 CREATE OR REPLACE FUNCTION makegood.finish_run(p_run_id uuid, p_error text DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE makegood.job_runs AS r
-     SET state = CASE WHEN coalesce(p_error, r.error, s.counts->>'batches_failed') IS NULL THEN 'done' ELSE 'failed' END,
-         error = coalesce(left(p_error, 2000), r.error, (s.counts->>'batches_failed') || ' batches failed'),
+     SET state = CASE WHEN coalesce(p_error, s.kept, s.error) IS NULL THEN 'done' ELSE 'failed' END,
+         error = left(coalesce(p_error, s.kept, s.error), 2000),
          counts = s.counts,
          finished_at = CASE WHEN r.state IN ('running', 'abandoned') THEN clock_timestamp() ELSE r.finished_at END
-    FROM (SELECT makegood.sum_parts(q.parts) AS counts FROM makegood.job_runs q WHERE q.id = p_run_id) AS s
+    FROM (SELECT b.kept, c.counts || CASE WHEN n.bad > 0 THEN jsonb_build_object('batches_failed', n.bad) ELSE '{}' END AS counts,
+                 nullif(concat_ws(', ', (nullif(n.bad - b.open, 0)) || ' batches failed',
+                   (nullif(b.open, 0)) || ' batches did not come to their end'), '') AS error
+            FROM makegood.job_runs q
+            CROSS JOIN LATERAL (SELECT makegood.sum_parts(q.parts) AS counts) AS c
+            CROSS JOIN LATERAL (
+              SELECT count(*) FILTER (WHERE e.value = 'failed') AS failed,
+                     count(*) FILTER (WHERE e.value IN ('expected', 'running')) AS open,
+                     -- How its batches ended is looked at anew; what else was wrong stays.
+                     CASE WHEN q.batches = '{}' THEN q.error END AS kept
+                FROM jsonb_each_text(q.batches) AS e) AS b
+            CROSS JOIN LATERAL (
+              SELECT b.failed + b.open + coalesce((c.counts->>'batches_failed')::bigint, 0) AS bad) AS n
+           WHERE q.id = p_run_id) AS s
    WHERE r.id = p_run_id
   RETURNING r.counts
 $$;

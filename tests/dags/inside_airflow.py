@@ -72,7 +72,7 @@ def _describe_task(task: Any) -> dict[str, Any]:
         "upstream": sorted(task.upstream_task_ids),
         "mapped": task.is_mapped,
         "links": [link.name for link in task.operator_extra_links],
-        "outlets": [asset.uri for asset in task.outlets],
+        "outlets": [alias.name for alias in task.outlets],
         "doc": task.doc_md,
     }
 

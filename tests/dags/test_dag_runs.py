@@ -17,6 +17,8 @@ RECOVERY = {
     "nothing to do": {},
     "form": {"form": {"dry_run": False, "older_than_minutes": 7, "workflow_type": "checkout", "limit": 10}},
     "one batch": {"batches": {"payments": [BATCH]}},
+    "idle": {"form": {"dry_run": False}, "totals": {"due": 3, "not_due": 1}},
+    "only waits": {"form": {"dry_run": False}, "totals": {"taken": 3, "wait": 3, "waiting": 3}},
     "many batches": {"batches": {name: [BATCH] * 2 for name in PROVIDERS}},
     "a batch fails": {"batches": {"payments": [BATCH] * 3}, "failures": {"payments-1": ["PermanentError"]}},
     "finish fails": {"failures": {"finish_run": ["InvariantError"]}},
@@ -189,11 +191,16 @@ def test_task_has_no_link_when_no_run_began(compensation: dict[str, Any]) -> Non
     assert compensation["begin fails"]["links"]["begin"] == {"What it touched": None}
 
 
-def test_following_dags_are_told_the_totals_and_whether_anything_was_done(recovery: dict[str, Any]) -> None:
-    told = {"run_id": "run-1", "recovered": 1}
+def test_following_dags_are_told_the_totals_of_runs_that_acted(recovery: dict[str, Any]) -> None:
+    told = {"run_id": "run-1", "taken": 1, "dry_run": False}
 
-    assert recovery["form"]["events"] == [["makegood://recovered/", told | {"dry_run": False}]]
-    assert recovery["one batch"]["events"] == [["makegood://recovered/", told | {"dry_run": True}]]
+    assert recovery["form"]["events"] == [["makegood://recovered/", told]]
+
+
+@pytest.mark.parametrize("name", ["one batch", "idle", "only waits"])
+def test_following_dags_are_not_started_by_a_run_that_did_nothing(recovery: dict[str, Any], name: str) -> None:
+    """The first of them is a dry run."""
+    assert (recovery[name]["state"], recovery[name]["events"]) == ("success", [])
 
 
 def test_xcom_holds_the_run_batches_counts_and_links_only(recovery: dict[str, Any]) -> None:
@@ -213,7 +220,7 @@ def test_reconciliation_goes_through_its_stages_in_order(reconciliation: dict[st
 
     assert run["state"] == "success"
     assert called(run) == [*STAGES, "send_alerts", "finish_run"]
-    assert run["events"] == [["makegood://reconciled/", {"run_id": "run-1", "recovered": 1, "dry_run": True}]]
+    assert run["events"] == [["makegood://reconciled/", {"run_id": "run-1", "taken": 1, "dry_run": True}]]
 
 
 def test_reconciliation_by_hand_passes_the_form_on(reconciliation: dict[str, Any]) -> None:

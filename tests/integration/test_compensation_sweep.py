@@ -15,6 +15,7 @@ from sweeps import count_states, kill_in_the_middle, read_decisions, read_runs, 
 
 from makegood import jobs
 from makegood.compensation import sweep
+from makegood.recovery.decide import BATCHES_MAX
 from makegood.runs.model import Options
 from makegood.settings import Settings, get_settings
 from sandbox.client import ShopControl
@@ -357,10 +358,27 @@ def test_scheduled_run_begun_twice_is_one_and_its_batches_carry_it_out(
     begun = [jobs.begin_compensation(key="2026-01-02", triggered_by="schedule") for _ in range(2)]
     assert begun[0] == begun[1]
     assert [batch["limit"] for batch in begun[0]["batches"]] == [2, 1]
-    done = [jobs.compensate_batch(begun[0]["run_id"], batch, "part") for batch in begun[0]["batches"] * 2]
+    parts = jobs.name_batches("compensations", 2) * 2
+    twice = zip(begun[0]["batches"] * 2, parts, strict=True)
+    done = [jobs.compensate_batch(begun[0]["run_id"], batch, part) for batch, part in twice]
     assert [counts.get("compensated", 0) for counts in done] == [2, 1, 0, 0]
     assert jobs.finish_run(begun[0]["run_id"])["compensated"] == 3
-    assert len(read_runs(database)) == 1
+    (run,) = read_runs(database)
+    assert (run["state"], run["batches"]) == ("done", dict.fromkeys(parts, "done"))
+
+
+def test_scheduled_run_of_very_many_has_few_larger_batches(
+    database: Any, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow maps over batches, and has a bound of its own."""
+
+    async def many(*_: Any) -> dict[str, int]:
+        return {"due": 100_000}
+
+    change_settings(monkeypatch, claim_batch=50)
+    monkeypatch.setattr(jobs.compensation, "count_due", many)
+    limits = [batch["limit"] for batch in jobs.begin_compensation(triggered_by="schedule", limit=99_999)["batches"]]
+    assert (len(limits), sum(limits)) == (BATCHES_MAX, 99_999)
 
 
 def test_batch_that_is_tried_again_adds_to_what_its_first_try_did(
@@ -369,7 +387,7 @@ def test_batch_that_is_tried_again_adds_to_what_its_first_try_did(
     stick(database, settings, shop, owing(2))
     begun = jobs.begin_compensation(triggered_by="schedule", limit=1)
     for _ in range(2):
-        jobs.compensate_batch(begun["run_id"], begun["batches"][0], "part")
+        jobs.compensate_batch(begun["run_id"], begun["batches"][0], "compensations-0")
     assert jobs.finish_run(begun["run_id"])["compensated"] == 2
 
 

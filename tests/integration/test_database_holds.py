@@ -301,8 +301,24 @@ def test_release_is_no_progress(jobs: Worker, held: Lease) -> None:
     before = jobs.read(held)
     release(jobs, held)
     after = jobs.read(held)
-    unchanged = ("current_state", "updated_at", "deadline_at", "last_seq", "context", "created_at")
+    unchanged = ("current_state", "updated_at", "last_seq", "context", "created_at")
     assert [after[column] for column in unchanged] == [before[column] for column in unchanged]
+
+
+@pytest.mark.parametrize("how", ["held", "waiting"])
+def test_release_long_before_the_deadline_is_taken_by_the_next_recovery(jobs: Worker, lease: Lease, how: str) -> None:
+    jobs.begin(lease, "charge")
+    jobs.pause(lease, wait_seconds=600, **({"hold_reason": "look at it"} if how == "held" else {}))
+    assert jobs.claim(ids=[lease.id], stuck_only=True) == []
+    assert release(jobs, lease) == ("released" if how == "held" else "hastened")
+    assert len(jobs.claim(ids=[lease.id], stuck_only=True)) == 1
+
+
+def test_release_after_the_deadline_leaves_it_where_it_was(jobs: Worker, admin: Worker, held: Lease) -> None:
+    admin.rows("UPDATE makegood.workflow_executions SET deadline_at = now() - interval '1 h' WHERE id = %s", held.id)
+    before = jobs.read(held)["deadline_at"]
+    release(jobs, held)
+    assert jobs.read(held)["deadline_at"] == before
 
 
 def test_release_of_a_held_undo_gives_every_open_undo_a_new_budget(jobs: Worker, held_undo: Lease) -> None:
@@ -510,6 +526,56 @@ def test_settle_after_its_worker_died_refuses_what_the_worker_still_writes(
     assert settle(jobs, owing, "reserve")["verdict"] == "settled"
     assert jobs.pause_undo(owing, "reserve", wait_seconds=5) == "lost"
     assert read_undos(jobs, owing)["reserve"]["result"]["proof"] == "re_123"
+
+
+def test_settle_of_an_undo_whose_success_came_late_is_refused_and_a_retry_takes_it(
+    jobs: Worker, admin: Worker, owing: Lease
+) -> None:
+    """A worker that was cut off brought its answer after another one had parked the order: nothing is to be done by
+    hand any more, least of all a second refund."""
+    jobs.begin_undo(owing, "reserve")
+    jobs.finish_undo(owing, "reserve")
+    jobs.begin_undo(owing, "charge")
+    admin.rows("UPDATE makegood.workflow_executions SET lease_until = now() WHERE id = %s", owing.id)
+    other = claim_again(jobs, owing)
+    assert hold_undo(jobs, other, "charge", attempt=2) == "moved"
+    assert jobs.finish_undo(owing, "charge") == "lost"  # late, but it was refunded
+    before = read_undos(jobs, owing), jobs.read(owing)
+    assert settle(jobs, owing, "charge")["verdict"] == "known"
+    assert (read_undos(jobs, owing), jobs.read(owing)) == before
+    assert read_actions(jobs, owing) == []
+    assert release(jobs, owing) == "released"
+    again = claim_again(jobs, owing)
+    assert jobs.begin_undo(again, "charge")["verdict"] == "known"
+    assert jobs.finish_undo(again, "charge", attempt=2) == "moved"
+    assert jobs.transition(again, "compensated")
+
+
+def test_settle_while_a_late_success_is_being_stored_waits_for_it(
+    jobs: Worker, held_undo: Lease, server: EmbeddedPostgres, name: str
+) -> None:
+    late = replace(held_undo, fence=held_undo.fence - 1)
+    with (
+        Worker(server.url("makegood_jobs", name), "late") as first,
+        Worker(server.url("makegood_jobs", name), "kim") as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        with first.connection.transaction():
+            assert first.finish_undo(late, "reserve") == "lost"
+            waiting = pool.submit(settle, second, held_undo, "reserve")
+            jobs.wait_until_blocked(second)
+        assert waiting.result(10)["verdict"] == "known"
+
+
+def test_settle_of_an_undo_whose_known_answer_is_a_refusal_is_taken(
+    jobs: Worker, admin: Worker, held_undo: Lease
+) -> None:
+    admin.rows(
+        "UPDATE makegood.idempotency_keys k SET status = 'known', response = '{\"outcome\": \"failed\"}'"
+        " FROM makegood.compensations c WHERE c.workflow_id = %s AND c.step = 'reserve' AND k.key = c.idempotency_key",
+        held_undo.id,
+    )
+    assert settle(jobs, held_undo, "reserve")["verdict"] == "settled"
 
 
 def test_settle_of_a_waiting_undo_lets_the_others_go_on_at_once(jobs: Worker, owing: Lease) -> None:

@@ -366,6 +366,20 @@ def test_approval_of_an_order_that_a_worker_has_stays_for_later(
     assert get_approval(admin, asked["approval_id"])["state"] == "approved"
 
 
+def test_settlement_of_what_is_answered_already_asks_for_no_second_person(
+    act: Worker, admin: Worker, ann: str, owing: Lease
+) -> None:
+    """A worker's answer came late: there is nothing to approve, and nothing to do by hand."""
+    admin.rows(
+        "UPDATE makegood.idempotency_keys k SET status = 'known', response = '{\"outcome\": \"success\"}',"
+        " first_sent_at = now() FROM makegood.compensations c"
+        " WHERE c.workflow_id = %s AND c.step = 'charge' AND k.key = c.idempotency_key",
+        owing.id,
+    )
+    assert settle(act, ann, owing, above=999)["verdict"] == "known"
+    assert admin.rows("SELECT id FROM makegood.approvals WHERE subject = %s", owing.entity_id) == []
+
+
 def test_undo_is_tried_now_and_what_owes_none_is_left_alone(
     act: Worker, jobs: Worker, ann: str, owing: Lease, held: Lease
 ) -> None:

@@ -83,6 +83,8 @@ API = {
     "open_breakers",
     "begin_run",
     "count_part",
+    "expect_batches",
+    "mark_batch",
     "finish_run",
     "record_decisions",
     "count_stuck",

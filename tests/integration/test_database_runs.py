@@ -188,6 +188,62 @@ def test_finish_told_again_without_the_error_does_not_make_a_failed_run_good(job
     assert read(jobs, run) == before
 
 
+def expect(worker: Worker, run: uuid.UUID, *batches: str) -> None:
+    worker.rows("SELECT makegood.expect_batches(%s, %s)", run, list(batches))
+
+
+def mark(worker: Worker, run: uuid.UUID, batch: str, state: str) -> None:
+    worker.rows("SELECT makegood.mark_batch(%s, %s, %s)", run, batch, state)
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "error", "failed"),
+    [
+        # Each came to its end.
+        ([("a", "running"), ("a", "done"), ("b", "done")], "done", None, None),
+        # The first try failed for a moment, the next one did not.
+        ([("a", "running"), ("a", "failed"), ("a", "running"), ("a", "done"), ("b", "done")], "done", None, None),
+        # It never began: every try was killed before it said anything.
+        ([("a", "done")], "failed", "1 batches did not come to their end", 1),
+        # Killed in the midst of its last try, whatever the one before said.
+        ([("a", "done"), ("a", "running"), ("b", "done")], "failed", "1 batches did not come to their end", 1),
+        ([("a", "failed"), ("b", "done")], "failed", "1 batches failed", 1),
+        ([("a", "failed"), ("b", "running")], "failed", "1 batches failed, 1 batches did not come to their end", 2),
+    ],
+)
+def test_finish_says_of_the_batches_what_the_last_try_of_each_came_to(
+    jobs: Worker, key: str, told: list[tuple[str, str]], state: str, error: str | None, failed: int | None
+) -> None:
+    run = begin(jobs, key)
+    expect(jobs, run, "a", "b")
+    for batch, said in told:
+        mark(jobs, run, batch, said)
+    assert finish(jobs, run).get("batches_failed") == failed
+    row = read(jobs, run)
+    assert (row["state"], row["error"]) == (state, error)
+
+
+def test_finish_after_a_failed_batch_was_tried_again_is_the_new_end(jobs: Worker, key: str) -> None:
+    """Somebody cleared the red task: the run is green there, and done here."""
+    run = begin(jobs, key)
+    expect(jobs, run, "a")
+    mark(jobs, run, "a", "failed")
+    finish(jobs, run)
+    mark(jobs, run, "a", "done")
+    assert finish(jobs, run) == {}
+    row = read(jobs, run)
+    assert (row["state"], row["error"]) == ("done", None)
+
+
+def test_begin_that_is_repeated_expects_its_new_plan_only(jobs: Worker, key: str) -> None:
+    run = begin(jobs, key)
+    expect(jobs, run, "a", "b", "c")
+    expect(jobs, run, "a")
+    mark(jobs, run, "a", "done")
+    finish(jobs, run)
+    assert read(jobs, run)["state"] == "done"
+
+
 def test_run_that_expired_is_called_abandoned_by_the_next_with_what_it_had_done(
     jobs: Worker, admin: Worker, key: str
 ) -> None:

@@ -247,6 +247,68 @@ def test_healed_provider_gets_every_order_once_however_the_outage_was_met(
     assert shop.totals()["counts"] == {"charge": 10, "reservation": 10, "shipment": 10}
 
 
+PROBES = ATTEMPTS_MAX + LOOK_UPS_MAX + 2
+
+
+@pytest.mark.parametrize(("count", "attempts"), [(1, 0), (3, 0), (1, ATTEMPTS_MAX)], ids=["one", "several", "look-up"])
+def test_probes_of_a_long_outage_spend_nobodys_attempts(
+    database: Any, careful: Settings, shop: ShopControl, count: int, attempts: int
+) -> None:
+    """A probe is made for all who wait, so its failure is nobody's own: none is held while payments are away."""
+    strike(shop, "charge", "list")
+    database.rows("SELECT makegood.trip_breaker('payments', 'another', 'HTTP 503', 0.001, 0.001)", role="jobs")
+
+    async def run() -> None:
+        async with open_checkouts(database.jobs, careful) as runner:
+            await runner.start(orders(count), triggered_by="shop")
+            await runner.run_once()
+            database.rows(
+                "UPDATE makegood.workflow_executions SET attempts = %s WHERE current_state = 'charging'", (attempts,)
+            )
+            for _ in range(PROBES * count):
+                let_probe(database)
+                pass_time(database)
+                assert await runner.run_once() == {"waiting": count}
+            (row,) = database.rows("SELECT max(attempts) AS n FROM makegood.workflow_executions")
+            assert row["n"] == attempts
+            database.rows("UPDATE makegood.workflow_executions SET attempts = 0")
+            shop.clear_faults()
+            let_probe(database)
+            await drive(runner, database)
+
+    asyncio.run(run())
+    assert count_states(database) == {"completed": count}
+    assert len(shop.list_calls(operation="list" if attempts else "charge")) > PROBES * count
+
+
+@pytest.mark.parametrize("attempts", [0, 4], ids=["call", "look-up"])
+def test_probes_by_a_refund_spend_none_of_its_attempts(
+    database: Any, careful: Settings, shop: ShopControl, attempts: int
+) -> None:
+    strike(shop, "refund", "list")
+
+    async def run() -> None:
+        async with open_checkouts(database.jobs, careful) as runner:
+            await runner.start([order(address={"country": "XX"})], triggered_by="shop")
+            await runner.run_once()
+            database.rows("SELECT makegood.trip_breaker('payments', 'another', 'HTTP 503', 60, 60)", role="jobs")
+            database.rows("UPDATE makegood.compensations SET attempts = %s WHERE step = 'charge'", (attempts,))
+            for _ in range(PROBES):
+                let_probe(database)
+                pass_time(database)
+                assert await runner.run_once() == {"waiting": 1}
+            (row,) = database.rows("SELECT attempts, state FROM makegood.compensations WHERE step = 'charge'")
+            assert (row["attempts"], row["state"]) == (attempts, "pending")
+            shop.clear_faults()
+            let_probe(database)
+            database.rows("UPDATE makegood.compensations SET attempts = 0 WHERE step = 'charge'")
+            await drive(runner, database)
+
+    asyncio.run(run())
+    assert count_states(database) == {"compensated": 1}
+    assert sum(shop.order("order-1")["net"].values()) == 0
+
+
 # Patience
 
 
@@ -576,7 +638,7 @@ def test_breaker_hears_of_the_probe_from_the_probe_alone(
     database: Any, with_view: Any, heard: list[tuple[uuid.UUID, Outcome]], state: str
 ) -> None:
     async def use(view: Breakers) -> None:
-        async with view.admission("payments", ONE) as admitted:
+        async with view.admission("payments", ONE, 30.0) as admitted:
             assert admitted
             for workflow_id, outcome in heard:
                 await view.record("payments", workflow_id, outcome)
@@ -589,10 +651,62 @@ def test_admission_while_another_order_of_the_same_worker_is_the_probe_is_refuse
     database: Any, with_view: Any
 ) -> None:
     async def use(view: Breakers) -> None:
-        async with view.admission("payments", ONE) as one:
-            async with view.admission("payments", OTHER) as other:
+        async with view.admission("payments", ONE, 30.0) as one:
+            async with view.admission("payments", OTHER, 30.0) as other:
                 assert (one, other) == (True, False)
             assert read_breakers(database) == {"payments": "half_open"}  # who was refused gave nothing back
+
+    with_view(use)
+
+
+def test_outage_that_another_worker_found_out_is_seen_while_this_one_knows_of_none(database: Any) -> None:
+    """And its end: a view is at most a second old in both directions."""
+
+    async def run() -> None:
+        async with Database(database.jobs) as opened:
+            view = Breakers(opened, "worker", Limits(FAILURES))
+            assert await view.ask("payments") is None
+            database.rows("SELECT makegood.trip_breaker('payments', 'another', 'HTTP 503', 600, 600)", role="jobs")
+            assert await view.ask("payments") is not None
+            database.rows("DELETE FROM makegood.breakers")
+            assert await view.ask("payments") is None
+
+    asyncio.run(run())
+
+
+def test_view_of_who_is_down_is_asked_for_once_a_second_however_many_ask(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakers, "LOOK_AGAIN_SECONDS", 60.0)
+    database.rows("SELECT makegood.trip_breaker('shipping', 'another', 'HTTP 503', 600, 600)", role="jobs")
+
+    async def run() -> int:
+        async with Database(database.jobs) as opened:
+            view = Breakers(opened, "worker", Limits(FAILURES))
+            call, asked = opened.call, 0
+
+            async def counted(*arguments: Any) -> Any:
+                nonlocal asked
+                asked += 1
+                return await call(*arguments)
+
+            monkeypatch.setattr(opened, "call", counted)
+            await asyncio.gather(*(view.ask(name) for name in ["payments", "shipping"] * 500))
+            return asked
+
+    assert asyncio.run(run()) == 1
+
+
+@pytest.mark.parametrize(("call_seconds_max", "seconds"), [(30.0, 60), (120.0, 150)])
+def test_probe_is_not_given_up_while_its_own_call_may_still_be_answered(
+    database: Any, with_view: Any, call_seconds_max: float, seconds: int
+) -> None:
+    async def use(view: Breakers) -> None:
+        async with view.admission("payments", ONE, call_seconds_max):
+            (row,) = database.rows(
+                "SELECT extract(epoch FROM probe_until - updated_at)::float AS s FROM makegood.breakers"
+            )
+            assert round(row["s"]) == seconds
 
     with_view(use)
 
@@ -601,12 +715,12 @@ def test_admission_while_another_order_of_the_same_worker_is_the_probe_is_refuse
 def test_probe_that_comes_to_no_call_is_anothers_at_once(database: Any, with_view: Any, how: str) -> None:
     async def use(view: Breakers) -> None:
         with contextlib.suppress(KeyError):
-            async with view.admission("payments", ONE) as admitted:
+            async with view.admission("payments", ONE, 30.0) as admitted:
                 assert admitted
                 if how == "an error":
                     raise KeyError("sku")
         assert read_breakers(database) == {"payments": "open"}
-        async with view.admission("payments", OTHER) as admitted:
+        async with view.admission("payments", OTHER, 30.0) as admitted:
             assert admitted
         (row,) = database.rows("SELECT failed_probes FROM makegood.breakers")
         assert row["failed_probes"] == 0  # nothing was found out
@@ -616,7 +730,7 @@ def test_probe_that_comes_to_no_call_is_anothers_at_once(database: Any, with_vie
 
 def test_admission_without_a_provider_is_always_given(with_view: Any) -> None:
     async def use(view: Breakers) -> None:
-        async with view.admission(None, ONE) as admitted:
+        async with view.admission(None, ONE, 30.0) as admitted:
             assert admitted
 
     with_view(use)

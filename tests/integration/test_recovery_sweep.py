@@ -382,6 +382,41 @@ def test_recovery_of_many_for_one_provider_does_not_starve_those_of_another(
     assert {row["current_state"]: row["n"] for row in left} == {"created": 15, "completed": 9}
 
 
+async def hang(call: Call, request: Request) -> None:
+    await asyncio.sleep(3600)
+
+
+def one_step_that_hangs(name: str) -> Workflow:
+    return Workflow(name, [Step("run", "running", None, Action(send=hang), timeout_seconds=0.5)])
+
+
+def test_recovery_of_many_that_hang_leaves_time_for_a_few_that_do_not(database: Any, settings: Settings) -> None:
+    """A run's time is a second; the errands, one after the other, would take half a minute."""
+    hurried = settings.model_copy(
+        update={"job_seconds_max": 1.0, "calls_at_once": 2, "claim_batch": 10, "breaker_failures": 1000}
+    )
+    many = [Start("errand", f"errand-{n}", {}) for n in range(120)]
+    few = [Start("gift", f"gift-{n}", {}) for n in range(3)]
+    run_with(database, hurried, one_step_that_hangs("errand"), one_step("gift"), limit=1000, start=[*many, *few])
+    assert count_completed(database) == {"gift": 3}
+
+
+def test_step_that_names_no_provider_and_hangs_is_left_alone_like_one_that_does(
+    database: Any, settings: Settings
+) -> None:
+    careful = settings.model_copy(update={"breaker_wait_seconds": 600, "breaker_failures": 3, "calls_at_once": 2})
+    many = [Start("errand", f"errand-{n}", {}) for n in range(100)]
+    counts = run_with(database, careful, one_step_that_hangs("errand"), start=many).counts
+    assert counts["waiting"] == 100
+    (row,) = database.rows("SELECT provider, state FROM makegood.breakers")
+    assert (row["provider"], row["state"]) == ("errand.run", "open")
+    (row,) = database.rows("SELECT count(*) AS n FROM makegood.step_attempts")
+    assert row["n"] <= 3 + UNDER_WAY
+
+
+UNDER_WAY = 3  # with two calls at once, and one prepared
+
+
 # Rows that cannot be taken on
 
 
@@ -401,6 +436,7 @@ def test_recovery_of_a_bad_row_parks_it_and_takes_the_others_on(
     assert (counts["alerts"], counts["messages"]) == (1, 1)
     (letter,) = database.rows("SELECT * FROM makegood.dead_letters")
     assert (letter["entity_id"], letter["error_type"], letter["state"]) == ("poison", "poisoned", "parked")
+    assert read_decisions(database)["poison"] == ("park", letter["error"])
     assert recover().counts == {}  # held: no job touches it
 
 
@@ -503,6 +539,33 @@ def test_scheduled_run_begun_twice_is_one_and_its_batches_told_twice_find_nothin
     assert (run["run_key"], run["state"]) == ("2026-01-02", "done")
 
 
+def test_batch_whose_first_try_failed_and_second_did_not_is_a_run_well_done(
+    database: Any, environment: dict[str, str], settings: Settings, shop: ShopControl
+) -> None:
+    stick(database, settings, shop, names(2))
+    begun = jobs.begin_recovery(triggered_by="schedule")
+    database.rows("ALTER FUNCTION makegood.claim_workflows RENAME TO claim_later")
+    with pytest.raises(jobs.MakegoodError):
+        jobs.recover_batch(begun["run_id"], begun["batches"]["payments"][0], "payments-0")
+    database.rows("ALTER FUNCTION makegood.claim_later RENAME TO claim_workflows")
+    assert jobs.recover_batch(begun["run_id"], begun["batches"]["payments"][0], "payments-0")["completed"] == 2
+    assert "batches_failed" not in jobs.finish_run(begun["run_id"])
+    (run,) = read_runs(database)
+    assert (run["state"], run["error"]) == ("done", None)
+
+
+def test_batch_that_was_never_heard_of_is_a_run_that_failed(
+    database: Any, environment: dict[str, str], settings: Settings, shop: ShopControl
+) -> None:
+    """Killed on every try: it said nothing at all."""
+    stick(database, settings, shop, {**names(2), "order-2": "reserve"})
+    begun = jobs.begin_recovery(triggered_by="schedule")
+    jobs.recover_batch(begun["run_id"], begun["batches"]["payments"][0], "payments-0")
+    assert jobs.finish_run(begun["run_id"])["batches_failed"] == 1
+    (run,) = read_runs(database)
+    assert (run["state"], run["error"]) == ("failed", "1 batches did not come to their end")
+
+
 def test_run_whose_database_is_of_another_version_is_failed_and_parks_nothing(
     database: Any, settings: Settings, shop: ShopControl
 ) -> None:
@@ -578,6 +641,35 @@ def test_run_of_one_type_takes_only_that(database: Any, settings: Settings) -> N
 
 
 # Alerts
+
+
+def test_alerts_of_a_run_that_fails_leave_all_the_same(database: Any, settings: Settings) -> None:
+    """One was held before the database turned out to be of another version: nobody waits for the next run."""
+    told: list[str] = []
+    small = settings.model_copy(update={"claim_batch": 1})
+
+    async def tell(title: str, body: str) -> bool:
+        told.append(title)
+        return True
+
+    async def send(call: Call, request: Request) -> Outcome | None:
+        if call.entity_id == "odd":
+            return Suspect("odd", "not what was asked for")
+        await asyncio.sleep(0.5)
+        database.rows("ALTER FUNCTION makegood.finish_steps RENAME TO finish_later")
+        return None
+
+    async def run() -> None:
+        errand = Workflow("errand", [Step("run", "running", None, Action(send=send))])
+        async with open_runner(database.jobs, {"errand": errand}, small, chance=NoWait()) as runner:
+            await runner.start([Start("errand", "odd", {}), Start("errand", "late", {})], triggered_by="test")
+            let_stick(database)
+            await jobs.run_recovery(runner, Options(10), triggered_by="test", send=tell)
+
+    with pytest.raises(jobs.MakegoodError, match="finish_steps"):
+        asyncio.run(run())
+    assert told == ["An order is held"]
+    assert read_runs(database)[0]["state"] == "failed"
 
 
 def test_alert_leaves_while_the_run_still_lasts(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from makegood.local.airflow_database import POOLS, slots_of
 from makegood.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +86,13 @@ def test_secrets_have_no_default_and_are_asked_for() -> None:
     used = set(re.findall(r"\$\{([A-Z_]+)", TEXT))
     assert used == set(re.findall(r"\$\{([A-Z_]+):\?", TEXT)) == {"POSTGRES_PASSWORD", "AIRFLOW_JWT_SECRET"}
     assert ":-" not in TEXT
+
+
+def test_airflow_runs_as_many_tasks_at_once_as_its_pools_have_slots() -> None:
+    """Fewer, and batches that hang would keep the begin, the alerts and the end of every run waiting."""
+    slots = sum(map(slots_of, POOLS))
+    for name in ("airflow-scheduler", "airflow-api-server", "airflow-dag-processor"):
+        assert SERVICES[name]["environment"]["AIRFLOW__CORE__PARALLELISM"] == str(slots)
 
 
 def test_dags_and_plugins_of_the_project_are_what_airflow_reads() -> None:

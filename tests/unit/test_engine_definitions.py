@@ -113,7 +113,7 @@ def test_document_shows_each_step_and_its_bounds() -> None:
         "doing": "charging",
         "done": "charged",
         "undo": "refund",
-        "provider": None,
+        "provider": "checkout.charge",
         "timeout_seconds": 30,
         "attempts_max": 8,
         "undo_attempts_max": 20,

@@ -276,3 +276,49 @@ def test_provider_that_is_not_there_spends_no_attempt() -> None:
 )
 def test_look_up_that_fails_cannot_tell_and_says_whose_trouble_it_is(error: stripe.StripeError, trouble: str) -> None:
     assert cannot_tell(error).trouble == trouble
+
+
+class Pages(httpx.AsyncBaseTransport):
+    """Refunds of one payment, a hundred to a page; the first answer of all is an error."""
+
+    def __init__(self, count: int, ours: int | None) -> None:
+        self.refunds = [
+            {"id": f"re_{n}", "object": "refund", "status": "succeeded", **CHARGE, "metadata": {}} for n in range(count)
+        ]
+        if ours is not None:
+            self.refunds[ours]["metadata"] = {"compensation_id": str(CALL.compensation_id)}
+        self.asked = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        if self.asked == 1:
+            return httpx.Response(503)
+        after = request.url.params.get("starting_after")
+        first = 1 + int(after.removeprefix("re_")) if after else 0
+        page = self.refunds[first : first + 100]
+        found = {"object": "list", "url": "/v1/refunds", "data": page, "has_more": first + 100 < len(self.refunds)}
+        return httpx.Response(200, json=found)
+
+
+@pytest.mark.parametrize(
+    ("count", "ours", "found", "asked"),
+    [(0, None, None, 2), (100, 99, "re_99", 2), (150, 149, "re_149", 3), (201, None, None, 4)],
+)
+def test_look_up_of_a_refund_reads_every_page_and_tries_a_page_again(
+    count: int, ours: int | None, found: str | None, asked: int
+) -> None:
+    pages = Pages(count, ours)
+
+    async def run() -> Outcome | None:
+        payments = Payments("sk_test_x", "http://shop.test")
+        await payments._http._client.aclose()
+        payments._http._client = httpx.AsyncClient(transport=pages)
+        look_up = payments.refund().look_up
+        try:
+            return await look_up(replace(CALL, step="charge")) if look_up else None
+        finally:
+            await payments.close()
+
+    outcome = asyncio.run(run())
+    assert outcome == (Success({"refund": found, "status": "succeeded"}) if found else None)
+    assert pages.asked == asked

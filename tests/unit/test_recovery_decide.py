@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makegood.engine.definitions import Action, Step, Workflow
+from makegood.engine.definitions import Action, Call, Request, Step, Workflow
 from makegood.engine.model import Execution, Outage
-from makegood.recovery.decide import BATCHES_MAX, cut, decide, find_lane, merge, plan, share
+from makegood.recovery.decide import (
+    BATCHES_MAX,
+    cut,
+    decide,
+    find_lane,
+    find_next_provider,
+    merge,
+    plan,
+    share,
+    take_turns,
+)
 from makegood.recovery.model import LANES, Batch, Count, Stuck
 from makegood.runs.model import Options, Verdict
 
@@ -110,7 +120,7 @@ def test_decide_of_a_type_that_is_not_known_parks_it() -> None:
         ("checkout", "charged", "inventory"),  # done with the money: the next one is another provider's
         ("checkout", "reserved", "shipping"),
         ("checkout", "shipping", "shipping"),
-        ("trip", "flown", "other"),  # the next call cannot be down
+        ("trip", "flown", "other"),  # the next call goes to nobody who has a name
         ("trip", "sleeping", "other"),  # a provider without a lane of its own
         ("checkout", "compensating", "other"),
         ("checkout", "teleporting", "other"),  # nobody is called: it is parked
@@ -118,7 +128,21 @@ def test_decide_of_a_type_that_is_not_known_parks_it() -> None:
     ],
 )
 def test_lane_is_that_of_the_provider_of_the_next_call(kind: str, state: str, lane: str) -> None:
-    assert find_lane(WORKFLOWS.get(kind), state) == lane
+    assert find_lane(find_next_provider(WORKFLOWS.get(kind), state)) == lane
+
+
+def cannot_be(call: Call) -> Request:
+    return {"sku": call.context["sku"]}
+
+
+def test_decide_of_data_that_the_next_call_cannot_be_made_of_parks_it() -> None:
+    """In the words in which the engine then holds it."""
+    step = Step("pack", "packing", None, Action(lambda call, request: None, cannot_be))
+    workflow = Workflow("parcel", [step])
+    for state in ("created", "packing"):
+        assert decide(Stuck(execution(state, kind="parcel"), workflow)) == Verdict("park", "KeyError: 'sku'")
+    down = decide(Stuck(execution("created", kind="parcel"), workflow, SHORT))
+    assert down.decision == "wait"  # nothing is worked out while nobody could be called
 
 
 # The plan
@@ -190,6 +214,35 @@ def test_plan_of_many_for_one_provider_leaves_room_for_those_of_another() -> Non
     assert {lane: sum(batch.limit for batch in group) for lane, group in batches.items()} == {
         **{"payments": 5, "inventory": 2, "shipping": 5},
     }
+
+
+def test_plan_lets_types_and_providers_of_one_lane_take_turns_the_fewest_first() -> None:
+    """Of thousands of errands that hang only one batch is before the three of another kind."""
+    batches = planned(
+        count("trip", "telling", 25), count("trip", "sleeping", 11), count("checkout", "teleporting", 3), limit=1000
+    )
+    turns = [(batch.workflow_type, batch.states, batch.limit) for batch in batches["other"]]
+    assert turns == [
+        ("checkout", ("teleporting",), 3),
+        ("trip", ("sleeping",), 10),
+        ("trip", ("telling",), 10),
+        ("trip", ("sleeping",), 1),
+        ("trip", ("telling",), 10),
+        ("trip", ("telling",), 5),
+    ]
+
+
+def test_plan_of_many_for_one_provider_of_ones_own_leaves_room_for_those_of_another() -> None:
+    batches = planned(count("trip", "telling", 50_000), count("trip", "sleeping", 2), limit=8)
+    assert [(batch.states, batch.limit) for batch in batches["other"]] == [(("sleeping",), 2), (("telling",), 6)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "turns"),
+    [([], []), ([[]], []), ([[1, 2, 3]], [1, 2, 3]), ([[1, 2, 3], [], [4], [5, 6]], [1, 4, 5, 2, 6, 3])],
+)
+def test_turns_are_taken_until_all_are_used_up(groups: list[list[int]], turns: list[int]) -> None:
+    assert take_turns(groups) == turns
 
 
 def test_plan_asks_for_the_age_that_the_operator_asked_for() -> None:

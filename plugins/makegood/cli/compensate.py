@@ -80,7 +80,7 @@ def settle(
     workflow_type: Type = "checkout",
     json: output.JsonFlag = False,
 ) -> int:
-    """Record that an undo was done elsewhere; it is never sent again. Exit 1 while a worker has the order."""
+    """Record that an undo was done elsewhere; it is never sent again. Exit 1 if a worker has or had it."""
     from makegood.cli.connect import ask
 
     row = ask(
@@ -95,11 +95,13 @@ def settle(
         output.show_json({"order": order, "step": step, "verdict": row["verdict"]})
     else:
         output.page.print(output.harmless(SENTENCES[row["verdict"]].format(order=order, step=step)), markup=False)
-    return EXIT_FOUND_WRONG if row["verdict"] == "busy" else EXIT_DONE
+    return EXIT_FOUND_WRONG if row["verdict"] in {"busy", "known"} else EXIT_DONE
 
 
 SENTENCES = {
     "settled": "The undo of step {step} of {order} is settled.",
     "done": "The undo of step {step} of {order} was done already.",
+    "known": "The provider did undo step {step} of {order}; its answer came late and is stored here. Nothing was"
+    " recorded: `makegood compensate retry` takes it from there. If it was done by hand too, it was done twice.",
     "busy": "A worker has {order} right now: its call may be under way. Try again in a minute.",
 }

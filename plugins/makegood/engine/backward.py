@@ -46,7 +46,7 @@ class Backward:
             "request_hash": request_hash(request),
         }
         attempts = decision.compensation.attempts + 1
-        async with self._turn.admission(undo, x) as admitted:
+        async with self._turn.admission(undo, x, step.timeout_seconds) as admitted:
             if not admitted:
                 return x
             row = await self._turn.store.write("begin_undo", item)
@@ -68,7 +68,7 @@ class Backward:
         """Replaying is over: asks what became of the undo."""
         step, undo = _undo(workflow, decision.index)
         attempts = decision.compensation.attempts
-        async with self._turn.admission(undo, x) as admitted:
+        async with self._turn.admission(undo, x, step.timeout_seconds) as admitted:
             if not admitted:
                 return x
             return await self._look_up(x, step, undo_call(x, step), attempts, "its attempts are spent")

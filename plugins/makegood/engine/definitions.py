@@ -15,7 +15,7 @@ import re
 import string
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -83,7 +83,7 @@ class Action:
     request: Callable[[Call], Request] = describe_call
     look_up: LookUp | None = None
     provider: str | None = None
-    """Who is called. When it is down nobody calls it but one probe; None is a call that cannot be down."""
+    """Who is called. When it is down nobody calls it but one probe; None is whoever this step of this type calls."""
     is_async: bool = field(init=False, repr=False, compare=False)
     """Asked once: looking at a function costs as much as calling it."""
 
@@ -130,6 +130,7 @@ class Workflow:
 
     def __post_init__(self) -> None:
         _check(self)
+        object.__setattr__(self, "steps", [_with_providers(self.name, step) for step in self.steps])
         states: dict[str, tuple[str, int]] = {self.initial: ("border", 0), COMPENSATING: ("compensating", 0)}
         for index, step in enumerate(self.steps):
             states[step.doing] = ("doing", index)
@@ -160,6 +161,18 @@ class Workflow:
                 for index, step in enumerate(self.steps)
             ],
         }
+
+
+def _with_providers(workflow_type: str, step: Step) -> Step:
+    """A callable that names no provider has a breaker of its own: one that hangs must not use up everybody's time."""
+
+    def named(action: Action | None, name: str) -> Action | None:
+        own = f"{workflow_type}.{name}"[:PROVIDER_LENGTH_MAX]
+        return replace(action, provider=own) if action and action.provider is None else action
+
+    action, undo = named(step.action, step.name), named(step.undo, f"{step.name}.{step.undo_name}")
+    assert action is not None
+    return replace(step, action=action, undo=undo)
 
 
 def compensation_id(workflow_id: uuid.UUID, step: str) -> uuid.UUID:

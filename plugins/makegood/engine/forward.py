@@ -61,12 +61,14 @@ class Forward:
 
     async def run(self, x: Execution, workflow: Workflow, index: int) -> After:
         """Takes the workflow from this step on, as long as each step leads straight to the next."""
-        async with self._turn.admission(workflow.steps[index].action, x) as admitted:
+        step = workflow.steps[index]
+        async with self._turn.admission(step.action, x, step.timeout_seconds) as admitted:
             return await self._go_on(await self._begin(x, workflow, index), workflow) if admitted else x
 
     async def look_up(self, x: Execution, workflow: Workflow, index: int, why: str) -> After:
         """Replaying is over: asks what became of the step, and goes on from there."""
-        async with self._turn.admission(workflow.steps[index].action, x) as admitted:
+        step = workflow.steps[index]
+        async with self._turn.admission(step.action, x, step.timeout_seconds) as admitted:
             return await self._go_on(await self._look_up(x, workflow, index, why), workflow) if admitted else x
 
     async def _go_on(self, step: Begun | After, workflow: Workflow) -> After:

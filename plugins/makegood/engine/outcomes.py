@@ -39,11 +39,13 @@ class Unknown:
     error: str
     retry_after_seconds: float = 0.0
     trouble: Trouble = "request"
+    probed: bool = False
+    """It was made to see whether a provider is up again, for all who wait: nobody's attempt."""
 
     @property
     def spent(self) -> bool:
         """Whether it counts as an attempt: it may have happened."""
-        return self.trouble in {"request", "service"}
+        return self.trouble in {"request", "service"} and not self.probed
 
 
 @dataclass(frozen=True, slots=True)

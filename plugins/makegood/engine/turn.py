@@ -7,8 +7,8 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import structlog
 
@@ -30,6 +30,8 @@ REASON_LENGTH_MAX = 2000
 
 After = Execution | str
 """What a turn leaves: the workflow to go on with, or the word for how it ended for now."""
+
+Met = TypeVar("Met", Outcome, Outcome | None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +59,36 @@ class Turn:
         self._prepared = asyncio.Semaphore(calls_at_once + max(1, int(calls_at_once * PREPARED_SHARE)))
 
     @contextlib.asynccontextmanager
-    async def admission(self, action: Action, x: Execution) -> AsyncIterator[bool]:
+    async def admission(self, action: Action, x: Execution, call_seconds_max: float) -> AsyncIterator[bool]:
         """Held by a workflow while it makes calls, one after the other. False: whom it waited to call is down
         by now, so it is to be decided about again."""
-        async with self._prepared, self.breakers.admission(action.provider, x.id) as admitted:
+        breaker = self.breakers.admission(action.provider, x.id, call_seconds_max)
+        async with self._prepared, breaker as admitted:
             yield admitted
 
     async def call(self, action: Action, call: Call, request: Request) -> Outcome:
         async with self._slots:
             outcome = await calls.make_call(action, call, request, self._threads)
-        await self._note(action, call, outcome)
-        return outcome
+        return await self._note(action, call, outcome)
 
     async def look_up(self, action: Action, call: Call) -> Outcome | None:
         if action.look_up is None:
             return None
         async with self._slots:
             outcome = await calls.look_up(action, call)
-        await self._note(action, call, outcome)
-        return outcome
+        return await self._note(action, call, outcome)
 
-    async def _note(self, action: Action, call: Call, outcome: Outcome | None) -> None:
-        """For the breaker. That it cannot be noted now must not cost the answer, which is still to be written."""
+    async def _note(self, action: Action, call: Call, outcome: Met) -> Met | Unknown:
+        """For the breaker; a probe that met nobody is marked as one. That it cannot be noted now must not cost the
+        answer, which is still to be written."""
+        probed = self.breakers.is_probe(action.provider, call.workflow_id)
         try:
             await self.breakers.record(action.provider, call.workflow_id, outcome)
         except MakegoodError as error:
             log.warning("breaker.not_noted", provider=action.provider, error=str(error))
+        if probed and isinstance(outcome, Unknown) and outcome.trouble != "request":
+            return replace(outcome, probed=True)
+        return outcome
 
     def pausing(self, outcome: Unknown, attempts: int, *, undo: bool, looked_up: bool) -> dict[str, Any]:
         """How long to wait after an outcome that is not known, and what it costs of the attempts."""

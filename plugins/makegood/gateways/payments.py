@@ -174,13 +174,24 @@ class Payments:
         """Our refund among those of the payment; None when there is none."""
         request = refund_request(call)
         try:
-            page = await self.client.v1.refunds.list_async({"payment_intent": request["payment_intent"], "limit": PAGE})
+            refund = await self._find_refund(request["payment_intent"], str(call.compensation_id))
+        except PermanentError as error:
+            return Suspect("look_up_too_long", str(error))
         except stripe.StripeError as error:
             return cannot_tell(error)
-        for refund in (item.to_dict() for item in page.data):
-            if (refund.get("metadata") or {}).get("compensation_id") == str(call.compensation_id):
-                return check_refund(refund, request, call.currency)
-        return None
+        return None if refund is None else check_refund(refund, request, call.currency)
+
+    async def _find_refund(self, payment_intent: str, compensation_id: str) -> dict[str, Any] | None:
+        parameters: dict[str, Any] = {"payment_intent": payment_intent, "limit": PAGE}
+        for _ in range(LOOK_UP_PAGES_MAX):
+            page = await self.client.v1.refunds.list_async(cast(Any, parameters), READING)
+            for refund in (item.to_dict() for item in page.data):
+                if (refund.get("metadata") or {}).get("compensation_id") == compensation_id:
+                    return refund
+            if not page.has_more:
+                return None
+            parameters["starting_after"] = page.data[-1].id
+        raise PermanentError(f"more than {LOOK_UP_PAGES_MAX * PAGE:,} refunds of {payment_intent}")
 
 
 def charge_request(call: Call) -> Request:

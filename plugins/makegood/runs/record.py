@@ -5,12 +5,14 @@ A run that dies without a word is called abandoned by the next one that begins.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from makegood.database import Database
+from makegood.errors import MakegoodError
 from makegood.runs.model import Decided
 
 ROLL_BATCH = 10_000  # ends counted in one transaction: about a second's work
@@ -31,6 +33,29 @@ async def begin_run(
 async def count_part(database: Database, run_id: uuid.UUID, part: str, counts: Mapping[str, int]) -> None:
     """What one part of the run has done so far; the same part again replaces what it said before."""
     await database.call("SELECT makegood.count_part(%s, %s, %s::jsonb)", (run_id, part, json.dumps(dict(counts))))
+
+
+async def expect_batches(database: Database, run_id: uuid.UUID, names: Sequence[str]) -> None:
+    """The batches the run is to come to: one that is never heard of has not ended well."""
+    await database.call("SELECT makegood.expect_batches(%s, %s)", (run_id, list(names)))
+
+
+@contextlib.asynccontextmanager
+async def batch(database: Database, run_id: uuid.UUID, name: str) -> AsyncIterator[None]:
+    """While the block lasts the batch is running; then it is done, or failed. What the last try says counts, and one
+    that is killed says nothing more: it did not come to its end."""
+    await _mark_batch(database, run_id, name, "running")
+    try:
+        yield
+    except Exception:
+        with contextlib.suppress(MakegoodError):
+            await _mark_batch(database, run_id, name, "failed")
+        raise
+    await _mark_batch(database, run_id, name, "done")
+
+
+async def _mark_batch(database: Database, run_id: uuid.UUID, name: str, state: str) -> None:
+    await database.call("SELECT makegood.mark_batch(%s, %s, %s)", (run_id, name, state))
 
 
 async def record_decisions(database: Database, run_id: uuid.UUID, decided: Sequence[Decided]) -> None:
