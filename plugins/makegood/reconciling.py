@@ -19,7 +19,7 @@ from makegood import jobs
 from makegood.database import Database
 from makegood.engine.runner import Runner
 from makegood.errors import MakegoodError, TransientError, UnknownOrder
-from makegood.gateways.ledger import open_ledger
+from makegood.gateways.ledger import PROVIDER, open_ledger
 from makegood.local import where
 from makegood.local.private import make_private_folder, write_private
 from makegood.reconciliation import match as matcher
@@ -196,14 +196,21 @@ async def _count(database: Database, run_id: str, name: str, counts: Mapping[str
 
 
 async def _sync(database: Database) -> dict[str, int]:
-    """Raises where a collection could not be completed: the next try goes on at the page where this one was."""
+    """Raises where a collection could not be completed: the next try goes on at the page where this one was.
+
+    One that another fetch has is not complete either: nobody here knows how far that one is.
+    """
     settings = get_settings()
+    if not settings.sync_enabled:
+        await database.call("SELECT makegood.forget_sync(%s)", (PROVIDER,))
+        return {}
     async with open_ledger(settings) as ledger:
         counts = await fetch(database, ledger, settings)
-    failed = [name.partition(".")[0] for name, n in counts.items() if name.endswith(".failed") and n]
+    failed = [name.partition(".")[0] for name, n in counts.items() if name.endswith((".failed", ".busy")) and n]
     if failed:
         raise TransientError(
-            f"{', '.join(failed)} could not be fetched to the end", hint="`makegood reconcile sync` says why."
+            f"{', '.join(dict.fromkeys(failed))} could not be fetched to the end",
+            hint="`makegood reconcile sync` says why.",
         )
     return {name.replace(".", "_"): n for name, n in counts.items()}
 

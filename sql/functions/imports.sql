@@ -120,3 +120,46 @@ END
 $$;
 COMMENT ON FUNCTION makegood.finish_import(uuid, bigint) IS
   'Ends an import and returns its counts; told twice it is the same end. Null when another process has it.';
+
+-- Up to when the books are complete with this file, for the collections that it brings. That is a person's word, or that
+-- of whoever delivers the files: a file's own last row proves nothing. Without it (p_until null) the collections are only
+-- known to exist, and a run judges nothing that could rest on them.
+--   p_from  the file has everything from here on: where the books end before it, a file is missing and nothing moves
+-- The word counts like a fetch: never back, not where lines were kept aside, and not beside one.
+CREATE OR REPLACE FUNCTION makegood.complete_import(
+  p_import_id uuid, p_collections text[], p_until timestamptz, p_from timestamptz DEFAULT NULL)
+RETURNS TABLE (collection text, watermark timestamptz, reason text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  i makegood.provider_imports;
+  s makegood.provider_sync;
+  v_name text;
+  v_reason text;
+BEGIN
+  IF p_until > clock_timestamp() THEN
+    RAISE EXCEPTION 'books cannot be complete until %: that is still to come', p_until USING ERRCODE = 'MG005';
+  ELSIF p_from >= p_until THEN
+    RAISE EXCEPTION 'a file cannot have everything from % until %', p_from, p_until USING ERRCODE = 'MG005';
+  END IF;
+  SELECT * INTO i FROM makegood.provider_imports q WHERE q.id = p_import_id FOR UPDATE;
+  FOREACH v_name IN ARRAY p_collections LOOP
+    INSERT INTO makegood.provider_sync (provider, collection) VALUES (i.provider, v_name) ON CONFLICT DO NOTHING;
+    SELECT * INTO s FROM makegood.provider_sync q WHERE q.provider = i.provider AND q.collection = v_name FOR UPDATE;
+    v_reason := CASE
+      WHEN s.fetched_at IS NOT NULL THEN 'it is fetched: its own fetch says how far it is complete'
+      WHEN p_until IS NULL THEN NULL
+      WHEN i.state <> 'done' THEN 'the import did not come to its end'
+      WHEN (i.counts->>'rejected')::bigint > 0 THEN format('%s lines were kept aside', i.counts->>'rejected')
+      WHEN p_from > s.watermark
+        THEN format('what came between %s and %s is not here', s.watermark, p_from) END;
+    IF v_reason IS NULL AND p_until IS NOT NULL THEN
+      UPDATE makegood.provider_sync AS q
+         SET watermark = greatest(q.watermark, p_until), error = NULL, updated_at = clock_timestamp()
+       WHERE q.provider = s.provider AND q.collection = s.collection RETURNING q.* INTO s;
+    END IF;
+    RETURN QUERY SELECT v_name, s.watermark, CASE WHEN p_until IS NOT NULL THEN v_reason END;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION makegood.complete_import(uuid, text[], timestamptz, timestamptz) IS
+  'Moves the watermark of what a file brings to where its books are said to be complete; returns where each is now, and why it did not move.';

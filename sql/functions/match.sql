@@ -40,13 +40,11 @@ DECLARE
   v_stale text;
 BEGIN
   SELECT CASE WHEN count(*) FILTER (WHERE s.watermark IS NULL) = 0 THEN min(s.watermark) END,
-         string_agg(format('%s/%s %s', s.provider, s.collection, coalesce(s.error,
-           CASE WHEN s.watermark IS NULL THEN 'was never fetched completely'
-                ELSE format('is complete only up to %s', s.watermark) END)), '; ' ORDER BY s.provider, s.collection)
-           FILTER (WHERE s.error IS NOT NULL OR s.watermark IS NULL
-                      OR s.watermark < t - make_interval(secs => (p_terms->>'stale_after_seconds')::double precision))
+         string_agg(format('%s/%s %s', s.provider, s.collection, f.fault), '; ' ORDER BY s.provider, s.collection)
+           FILTER (WHERE f.fault IS NOT NULL)
     INTO v_watermark, v_stale
-    FROM makegood.provider_sync s WHERE s.collection IN ('charges', 'refunds', 'disputes');
+    FROM makegood.provider_sync s CROSS JOIN LATERAL (SELECT makegood.source_fault(s, p_terms, t) AS fault) AS f
+   WHERE s.collection IN ('charges', 'refunds', 'disputes');
   IF v_watermark IS NULL AND v_stale IS NULL THEN
     v_stale := 'nothing was ever fetched from a provider';
   END IF;

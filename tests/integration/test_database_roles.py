@@ -60,6 +60,8 @@ API = {
     "begin_import",
     "put_import_batch",
     "finish_import",
+    "complete_import",
+    "forget_sync",
     "begin_steps",
     "finish_steps",
     "pause_steps",

@@ -17,7 +17,7 @@ from makegood.database import Database
 from makegood.gateways.ledger import Ledger
 from makegood.reconciliation import sync as module
 from makegood.reconciliation.rate import Bucket
-from makegood.reconciliation.source import SourceRefused
+from makegood.reconciliation.source import SourceRefused, SourceUnavailable
 from makegood.reconciliation.sync import sync
 from makegood.settings import Settings
 from sandbox.client import ShopControl, ShopProcess
@@ -285,6 +285,27 @@ def test_key_that_is_not_accepted_stops_the_fetch_with_what_to_do(
     with pytest.raises(SourceRefused):
         fetch(database, shopper, settings)
     assert all(row["watermark"] is None and not row["lease_owner"] for row in states(database).values())
+
+
+@pytest.mark.parametrize("away", ["unauthorized", "down"])
+def test_provider_that_is_not_there_after_a_good_fetch_is_said_by_every_collection(
+    database: DatabaseUrls, shopper: Shopper, settings: Settings, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    """The first question fails already, before anything is claimed: the good fetch before says nothing of this."""
+    monkeypatch.setattr(module, "ATTEMPTS_MAX", 1)
+    shopper.later()
+    fetch(database, shopper, settings)
+    marks = {name: row["watermark"] for name, row in states(database).items()}
+    if away == "down":
+        shopper.control.set_faults({"rules": [{"operation": "list", "fault": "error_503"}]})
+    with pytest.raises((SourceRefused, SourceUnavailable)):
+        fetch(database, shopper, settings, key="sk_live_wrong" if away == "unauthorized" else "sk_test_shop")
+    said = "does not accept the key" if away == "unauthorized" else "does not answer"
+    assert all(said in row["error"] and not row["lease_owner"] for row in states(database).values())
+    assert {name: row["watermark"] for name, row in states(database).items()} == marks
+    shopper.control.clear_faults()
+    fetch(database, shopper, settings)
+    assert all(row["error"] is None for row in states(database).values())
 
 
 @pytest.mark.parametrize("fault", ["rate_limited", "error_503", "reset_before", "truncated", "malformed"])

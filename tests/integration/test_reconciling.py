@@ -21,9 +21,10 @@ from sweeps import surroundings
 
 from makegood import reconciling
 from makegood.cli import app, output
-from makegood.errors import InputError, UnknownOrder
+from makegood.errors import InputError, TransientError, UnknownOrder
 from makegood.reconciliation.report import find_problems
 from makegood.settings import Settings, get_settings
+from sandbox.client import ShopControl
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 DOUBLE = Case("double", Order(), (Charge(1000), Charge(1000)))
@@ -323,6 +324,42 @@ def test_window_without_an_end_is_refused_before_a_run_is_opened(here: Path, boo
         begin(since="2026-01-01")
 
     assert books.rows("SELECT 1 FROM makegood.job_runs") == []
+
+
+# A source that cannot be relied upon
+
+
+def test_provider_that_refuses_the_key_makes_the_run_stale_however_good_the_fetch_before_was(
+    makegood: Run, books: Books
+) -> None:
+    books.write(DOUBLE)
+
+    done = makegood("--json", MAKEGOOD_STRIPE_API_KEY="sk_live_wrong")
+
+    (run,) = books.rows("SELECT * FROM makegood.reconciliation_runs")
+    assert "does not accept the key" in run["stale"], done.stderr
+    assert {row["class"] for row in books.findings()} >= {"D32"}
+
+
+@pytest.mark.parametrize("until", ["60 seconds", "-60 seconds"])
+def test_collection_that_another_has_or_died_over_is_not_complete(here: Path, books: Books, until: str) -> None:
+    books.rows("SELECT * FROM makegood.claim_sync('stripe', 'refunds', 'another', 60)")
+    books.rows(
+        "UPDATE makegood.provider_sync SET lease_until = clock_timestamp() + %s::interval WHERE lease_owner <> ''",
+        until,
+    )
+    run_id = begin()
+
+    reconciling.match_run(run_id)
+
+    assert "stripe/refunds is being fetched" in (reconciling.get_report(run_id).run.stale or "")
+
+
+def test_fetch_that_finds_another_at_it_is_no_complete_one(here: Path, books: Books, shop: ShopControl) -> None:
+    books.rows("SELECT * FROM makegood.claim_sync('stripe', 'refunds', 'another', 60)")
+
+    with pytest.raises(TransientError, match="refunds could not be fetched to the end"):
+        reconciling.sync_charges(begin())
 
 
 # Alerts
