@@ -119,13 +119,14 @@ CREATE OR REPLACE FUNCTION makegood.open_findings(p_run_id uuid) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  v_now timestamptz := (SELECT q.now_at FROM terms q);
   v_reopened bigint;
   v_new bigint;
 BEGIN
   WITH again AS MATERIALIZED (
     SELECT f.id, f.state, f.class FROM judged j
       JOIN makegood.reconciliation_findings f ON f.unit = j.unit AND f.class = j.class
-     WHERE f.state = 'resolved' OR (f.state = 'ignored' AND f.ignored_until <= t)
+     WHERE f.state = 'resolved' OR (f.state = 'ignored' AND f.ignored_until <= v_now)
        FOR UPDATE OF f
   ), reopened AS (
     UPDATE makegood.reconciliation_findings AS f

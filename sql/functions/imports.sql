@@ -40,6 +40,7 @@ DECLARE
   v_changed bigint := 0;
   v_refused jsonb := '[]';
   v_said jsonb;
+  v_captured jsonb;
 BEGIN
   UPDATE makegood.provider_imports AS i SET lines_done = p_lines_done
    WHERE i.id = p_import_id AND i.fence = p_fence AND i.state = 'running' AND i.lines_done < p_lines_done
@@ -81,6 +82,23 @@ BEGIN
     v_changed := v_changed + (v_put->>'changed')::bigint;
     v_refused := v_refused || (v_put->'refused');
   END LOOP;
+  -- A charge that was captured in parts has a line for each, in this batch, in another, or in next month's file: what it
+  -- captured is their sum, as far as they are in its own currency. More than is known is news, and less never is.
+  SELECT jsonb_agg(jsonb_build_object('id', c.id, 'status', c.status, 'amount_minor', greatest(c.amount_minor, s.minor),
+           'captured_minor', s.minor, 'currency', c.currency, 'livemode', c.livemode, 'captures_open', c.captures_open,
+           'created_at', c.created_at))
+    INTO v_captured
+    FROM (SELECT DISTINCT e.v->'row'->>'id' AS id FROM jsonb_array_elements(v_kept) AS e(v)
+           WHERE e.v->>'collection' = 'charges' AND (e.v->>'derived')::boolean) AS i
+    JOIN makegood.provider_charges c ON c.id = i.id AND c.provider = v_provider AND c.status = 'succeeded'
+   CROSS JOIN LATERAL (
+     SELECT sum(b.amount_minor) AS minor, count(*) AS n FROM makegood.provider_balance_transactions b
+      WHERE b.source_ref = c.id AND b.kind = 'charge' AND b.currency = c.currency) AS s
+   WHERE s.n > 1 AND s.minor > c.captured_minor;
+  IF v_captured IS NOT NULL THEN
+    v_put := makegood.put_provider_rows('charges', v_captured, v_provider, v_source);
+    v_changed := v_changed + (v_put->>'changed')::bigint;
+  END IF;
   INSERT INTO makegood.provider_duplicates AS d (provider, collection, id, source)
   SELECT DISTINCT v_provider, t.v->>'collection', t.v->>'id', v_source FROM jsonb_array_elements(v_twice) AS t(v)
   ON CONFLICT (provider, collection, id, source) DO UPDATE SET seen_at = clock_timestamp();
