@@ -91,6 +91,8 @@ class Settings(BaseSettings):
     """Off where all books come as files (`makegood reconcile import`): then a run fetches nothing."""
     sync_overlap_seconds: int = Field(3600, ge=0, le=30 * 86400)
     """So far before its watermark the provider is read again: what became visible late is found within an hour."""
+    sync_again_seconds: int = Field(3 * 86400, ge=0, le=30 * 86400)
+    """And so far by the nightly full run: what became visible only after a weekend's trouble at the provider."""
     sync_lag_seconds: int = Field(60, ge=1, le=86400)
     """The watermark stays this far behind the provider's clock: objects of this second may still be on their way."""
     sync_pages_at_once: int = Field(8, ge=1, le=64)

@@ -14,7 +14,7 @@ import stripe
 from databases import DatabaseUrls
 
 from makegood.database import Database
-from makegood.gateways.ledger import Ledger
+from makegood.gateways.ledger import UPDATES, Ledger
 from makegood.reconciliation import sync as module
 from makegood.reconciliation.rate import Bucket
 from makegood.reconciliation.source import SourceRefused, SourceUnavailable
@@ -352,6 +352,24 @@ def test_object_in_an_unknown_currency_is_kept_aside_and_the_rest_goes_on(
     (kept,) = database.rows("SELECT * FROM makegood.provider_rejects")
     assert "KES does not exist" in kept["reason"]
     assert at(database) is not None
+
+
+def test_charge_that_succeeds_is_named_by_its_event_however_old_it_is(
+    database: DatabaseUrls, shopper: Shopper, settings: Settings
+) -> None:
+    """A bank debit is days old when it does; among many that may still change, chance alone would find it."""
+    paid = shopper.pay("order-1")
+
+    async def ask() -> Any:
+        ledger = Ledger("sk_test_shop", str(settings.stripe_api_base), bucket=Bucket(1000))
+        try:
+            return await ledger.list_updates("charges", 0)
+        finally:
+            await ledger.close()
+
+    named, _ = asyncio.run(ask())
+    assert list(named) == [paid.latest_charge]
+    assert "charge.failed" in UPDATES["charges"]
 
 
 # Two at once

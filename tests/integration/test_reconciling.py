@@ -16,6 +16,7 @@ import pytest
 from books import Books, Case, Charge, Dispute, Order, Refund
 from databases import DatabaseUrls
 from psycopg.types.json import Jsonb
+from remedying import Plot
 from rich.console import Console
 from sweeps import surroundings
 
@@ -169,7 +170,9 @@ def test_report_is_written_in_every_format(ask: Run, books: Books, tmp_path: Pat
         assert done.returncode == 1, done.stderr
         assert order in (tmp_path / f"out.{form}").read_text()
     rows = list(csv.DictReader(io.StringIO(ask("report", "--format", "csv").stdout)))
-    assert {row["row"] for row in rows} == {"provider", "matched", "pending", "class", "off_by", "open", "finding"}
+    assert {row["row"] for row in rows} == {
+        *("missed", "provider", "matched", "pending", "class", "off_by", "open", "finding")
+    }
 
 
 def test_report_that_cannot_be_written_says_so(ask: Run, books: Books) -> None:
@@ -229,6 +232,25 @@ def test_hostile_name_steers_no_terminal(ask: Run, books: Books, monkeypatch: py
         assert "\x1b" not in shown
         assert "\u202e" not in shown
         assert "\\x1b[2J[red]\\u202ex-1" in shown or arguments[0] == "report"
+
+
+def test_row_that_became_visible_too_late_for_the_hourly_fetches_is_found_at_night(
+    here: Path, books: Books, shop: ShopControl, database: DatabaseUrls, settings: Settings
+) -> None:
+    plot = Plot(database, str(settings.stripe_api_base), settings)
+    charge = plot.charge("order-1")
+    plot.close()
+    books.rows("DELETE FROM makegood.provider_sync")
+    shop.advance_clock(3 * 3600)
+    reconciling.sync_charges(begin(kind="incremental"))
+    books.rows("DELETE FROM makegood.provider_charges")  # it was not in any list yet
+    shop.advance_clock(60)
+
+    def fetched(kind: str) -> list[str]:
+        reconciling.sync_charges(begin(kind=kind))
+        return [row["id"] for row in books.rows("SELECT id FROM makegood.provider_charges")]
+
+    assert (fetched("incremental"), fetched("full")) == ([], [charge])
 
 
 # As its tasks run
