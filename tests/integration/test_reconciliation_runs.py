@@ -271,6 +271,38 @@ def test_fee_that_was_put_right_or_is_allowed_by_now_closes(books: Books, kind: 
     assert books.open_by_unit() == {}
 
 
+# Another server's transactions
+
+
+def test_run_after_a_dump_and_restore_is_full_and_the_ones_after_it_are_what_they_were(books: Books) -> None:
+    """Everything has the numbers of a server that had come much further."""
+    old = books.write(DOUBLE)
+    books.run()
+    ahead = "UPDATE makegood.{} SET changed_xid = '999999999999'"
+    books.rows("ALTER TABLE makegood.orders DISABLE TRIGGER orders_stamp_change")
+    for table in ("orders", "provider_charges"):
+        books.rows(ahead.format(table))
+    books.rows("ALTER TABLE makegood.orders ENABLE ALWAYS TRIGGER orders_stamp_change")
+    books.rows("UPDATE makegood.reconciliation_runs SET until_xid = '999999999999'")
+    new = books.write(ORPHAN)
+
+    first = books.run("incremental")
+
+    assert (first["kind"], first["missed"]) == ("full", None)
+    assert set(books.open_by_unit()) == {f"order:{old}", f"charge:ch-{new}-1"}
+    assert books.rows("SELECT 1 FROM makegood.provider_charges WHERE changed_xid >= '999999999999'") == []
+    later = books.write(ORPHAN)
+    books.run("incremental")  # meets the orders that were renumbered, once
+    run = books.run("incremental")
+    assert (run["kind"], run["looked_at"]) == ("incremental", 3)
+    assert f"charge:ch-{later}-1" in books.open_by_unit()
+    assert missed(books) == 0
+    finding = (
+        "SELECT makegood.has_changed_since(f) AS changed FROM makegood.reconciliation_findings f WHERE f.class = 'D08'"
+    )
+    assert books.rows(finding) == [{"changed": False}]
+
+
 # What a run may act upon
 
 
