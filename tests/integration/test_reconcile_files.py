@@ -120,6 +120,38 @@ def test_file_that_is_imported_and_reconciled_by_commands_is_judged(
     }  # and what is younger than the books is only pending
 
 
+def test_command_says_how_far_the_books_are_complete_and_why_they_are_not(
+    database: DatabaseUrls, books: Books, settings: Settings, how: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "f.csv").write_text("\n".join((HEADER, payment("a"), "")), encoding="utf-8")
+    around = surroundings(database, settings, tmp_path)
+
+    def said(*arguments: str) -> tuple[int, str]:
+        command = [
+            sys.executable,
+            "-m",
+            "makegood.cli",
+            "reconcile",
+            "import",
+            "f.csv",
+            "--mapping",
+            str(how),
+            *arguments,
+        ]
+        done = subprocess.run(
+            command, env=around, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    code, words = said()
+    assert (code, "charges of adyen: complete never. Nothing is judged by it" in words) == (0, True), words
+    code, words = said("--complete-until", "2026-01-02")
+    assert (code, "charges of adyen: complete until 2026-01-02 00:00:00Z" in words) == (0, True), words
+    code, words = said("--complete-from", "2026-01-03", "--complete-until", "2026-01-04")
+    assert (code, "this file did not move it: what came between" in words) == (1, True), words
+    assert said("--complete-from", "2026-01-03")[0] == said("--complete-until", "soon")[0] == 2
+
+
 def test_file_of_which_nobody_says_how_far_it_is_complete_lets_nothing_be_judged(
     database: DatabaseUrls, books: Books, how: Path
 ) -> None:

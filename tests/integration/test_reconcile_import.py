@@ -296,6 +296,19 @@ def test_parquet_gives_the_same_as_csv(database: DatabaseUrls, tmp_path: Path) -
     assert everything(database) == before
 
 
+def test_reader_tells_how_far_it_is_of_how_much_there_is_whatever_the_kind(
+    database: DatabaseUrls, tmp_path: Path
+) -> None:
+    lines = [movement(n) for n in range(1, 2500)]
+    columns = dict(zip(BALANCE, zip(*lines, strict=True), strict=True))
+    parquet.write_table(pa.table(columns), tmp_path / "b.parquet")
+    for path in (write(tmp_path / "b.csv", lines), tmp_path / "b.parquet"):
+        told: list[float] = []
+        take(database, path, tell=lambda _, position, told=told: told.append(position))
+        assert told == sorted(told)
+        assert told[-1] == files.count_to_read(path)
+
+
 def test_parquet_with_money_in_binary_fractions_is_refused(database: DatabaseUrls, tmp_path: Path) -> None:
     columns: dict[str, Any] = {name: [cell] for name, cell in zip(BALANCE, movement(1), strict=True)}
     parquet.write_table(pa.table({**columns, "gross": [19.99]}), tmp_path / "b.parquet")
