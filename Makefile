@@ -100,9 +100,10 @@ lint: .venv/.installed-dev ## Check style, types and which part may import which
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
-bench: .venv/.installed ## Measure the engine and the recovery against DBOS and pgbench
-	@.venv/bin/makegood bench engine $(ARGS); engine=$$?; \
-	.venv/bin/makegood bench recovery $(ARGS) && exit $$engine
+bench: .venv/.installed ## Measure everything next to what you would pick instead
+	@missed=0; for what in engine recovery reconcile dashboard; do \
+	  .venv/bin/makegood bench $$what $(ARGS) || missed=$$?; \
+	done; exit $$missed
 
 # One lock for every system and every Python from 3.11; no index address in it. ARGS=--upgrade takes what is new.
 lock: .venv/.installed ## Resolve requirements.txt and requirements-dev.txt anew

@@ -5,7 +5,8 @@ overview_growth     the overview's data, all periods from 15 minutes to 90 days,
 order_growth        an order's page, likewise
 plain_ratio         the lesser of two: the four published queries over the overview's data of the same period, and
                     the published timeline read without our index over an order's page; at 2 million
-viewers_load        the server's time on statements with twenty viewers on live refresh, over with one
+viewers_load        the server's time on statements with twenty viewers on live refresh, over with one; beside it, as
+                    facts, transactions and the backends' time on a processor and waiting for one
 first_paint_growth  from opening the address in a browser to four numbers on the screen, at 2 million over empty
 
 Reads take milliseconds and are taken in turns; of each the least of some rounds counts, which other work on the machine
@@ -14,7 +15,6 @@ disturbs least. The browser's are medians.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,9 +32,9 @@ from bench.pages import (
     run_published,
     serve,
     take_least,
-    watch_database_milliseconds,
 )
 from bench.scratch import Scratch, scratch_database
+from bench.viewers import Load, tell_loads, watch_load
 from dashboard.database import Reader
 from dashboard.periods import PERIODS
 
@@ -60,8 +60,7 @@ def measure(admin_url: str, jobs_url: str, home: Path, *, runs: int, only: Seque
             facts[name] = fill(scratch, orders)
         figures = list(measure_reads(many, few, runs, only, say))
         if {"viewers_load", "first_paint_growth"} & set(only):
-            with open_browser() as browser:
-                figures += measure_browser(browser, many, empty, runs, only, say)
+            figures += measure_browser(many, empty, runs, only, say)
     for figure in figures:
         figure.facts["rows"] = facts
     return figures
@@ -141,25 +140,27 @@ def measure_plain(many: Scratch, reader: Reader, runs: int, say: Say) -> Figure:
     return Figure("plain_ratio", says, lesser, "at least", 20, facts)
 
 
-def measure_browser(
-    browser: Any, many: Scratch, empty: Scratch, runs: int, only: Sequence[str], say: Say
-) -> Iterator[Figure]:
-    with contextlib.ExitStack() as stack:
-        address = stack.enter_context(serve(many))
+def measure_browser(many: Scratch, empty: Scratch, runs: int, only: Sequence[str], say: Say) -> Iterator[Figure]:
+    with serve(many) as address:
         if "viewers_load" in only:
-            yield measure_viewers(browser, address, many, runs, say)
+            with open_browser(modest=True) as browser:
+                yield measure_viewers(browser, address, many, runs, say)
         if "first_paint_growth" in only:
-            yield measure_paint(browser, address, stack.enter_context(serve(empty)), runs, say)
+            with serve(empty) as empty_address, open_browser() as browser:
+                yield measure_paint(browser, address, empty_address, runs, say)
 
 
 def measure_viewers(browser: Any, address: str, many: Scratch, runs: int, say: Say) -> Figure:
     say(f"viewers_load: the server's milliseconds on statements in {WATCH_SECONDS:.0f} s, {VIEWERS} viewers and one")
 
+    loads: dict[int, list[Load]] = {VIEWERS: [], 1: []}
+
     def watch(viewers: int) -> float:
-        return watch_database_milliseconds(browser, address, many, viewers, WATCH_SECONDS)
+        loads[viewers].append(watch_load(browser, address, many, viewers, WATCH_SECONDS))
+        return loads[viewers][-1].active_ms
 
     pairs = alternate(runs, lambda: watch(VIEWERS), lambda: watch(1), say)
-    facts = {"many_viewers_ms": median_of(pairs, 0), "one_viewer_ms": median_of(pairs, 1), "seconds": WATCH_SECONDS}
+    facts = {"seconds": WATCH_SECONDS, **tell_loads(list(zip(loads[VIEWERS], loads[1], strict=True)))}
     says = f"time the server spent on statements (pg_stat_database.active_time) with {VIEWERS} viewers over with one"
     return Figure("viewers_load", says, [a / b for a, b in pairs], "at most", 2, facts)
 

@@ -127,7 +127,8 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def open_browser() -> Iterator[Any]:
+def open_browser(*, modest: bool = False) -> Iterator[Any]:
+    """A browser; a modest one takes only processor time that nobody else wants."""
     try:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415  only this figure needs it
     except ImportError:
@@ -137,7 +138,8 @@ def open_browser() -> Iterator[Any]:
     if not CHROMIUM.exists():
         raise ConfigurationError(f"there is no {CHROMIUM}", hint="On Debian: apt install chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(_make_modest(Path(folder))), args=FLAGS)
+        program = _make_modest(Path(folder)) if modest else CHROMIUM
+        browser = playwright.chromium.launch(executable_path=str(program), args=FLAGS)
         try:
             yield browser
         finally:
@@ -145,11 +147,18 @@ def open_browser() -> Iterator[Any]:
 
 
 def _make_modest(folder: Path) -> Path:
-    """Viewers have machines of their own: twenty that paint here must not take the server's processor from it."""
+    """Viewers have machines of their own: twenty that paint here must not take the server's processor from it.
+
+    A policy and no niceness: chromium sets its threads' niceness itself, to -8 for those that paint where it may.
+    """
     program = folder / "browser"
-    program.write_text(f'#!/bin/sh\nexec nice -n 19 {CHROMIUM} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec chrt --idle 0 {CHROMIUM} "$@"\n')
     program.chmod(0o700)
     return program
+
+
+def wait_for_numbers(page: Any) -> None:
+    page.wait_for_function(f"document.querySelectorAll('{NUMBERS}').length === 4", timeout=PAINT_MILLISECONDS)
 
 
 def paint_milliseconds(browser: Any, address: str) -> float:
@@ -159,36 +168,7 @@ def paint_milliseconds(browser: Any, address: str) -> float:
         page = context.new_page()
         begin = time.perf_counter()
         page.goto(address, wait_until="commit")
-        page.wait_for_function(f"document.querySelectorAll('{NUMBERS}').length === 4", timeout=PAINT_MILLISECONDS)
+        wait_for_numbers(page)
         return (time.perf_counter() - begin) * 1000
     finally:
         context.close()
-
-
-def watch_database_milliseconds(browser: Any, address: str, scratch: Scratch, viewers: int, seconds: float) -> float:
-    """The time the server spent on this database's statements while so many looked at the overview for so long."""
-    contexts = [browser.new_context(viewport={"width": 800, "height": 600}) for _ in range(viewers)]
-    try:
-        pages = [context.new_page() for context in contexts]
-        for page in pages:
-            page.goto(address, wait_until="commit")
-        for page in pages:
-            page.wait_for_function(f"document.querySelectorAll('{NUMBERS}').length === 4", timeout=PAINT_MILLISECONDS)
-        before = read_active_milliseconds(scratch)
-        pages[0].wait_for_timeout(seconds * 1000)
-        return read_active_milliseconds(scratch) - before
-    finally:
-        for context in contexts:
-            context.close()
-
-
-def read_active_milliseconds(scratch: Scratch) -> float:
-    """What the server itself has summed up; sessions hand theirs in when they fall idle, at most once a second."""
-    time.sleep(1.5)
-    with psycopg.connect(scratch.admin_url, dbname="postgres", autocommit=True) as connection:
-        row = connection.execute(
-            "SELECT active_time FROM pg_stat_database WHERE datname = %s", (scratch.name,)
-        ).fetchone()
-    if row is None:
-        raise ConfigurationError(f"{scratch.name} has no statistics")
-    return float(row[0])

@@ -2,6 +2,9 @@
 
 What is allowed is the lesser of two: the rate of the key, and the pages per second that the same shop gives to as many
 askers at once who do nothing with them.
+
+The amount is a small shop's hour, which is the harder case: of the 73 requests that it needs at the least, 8 are no
+page (the time, the ends of two windows, the second look at three empty collections). With more they weigh less.
 """
 
 from __future__ import annotations

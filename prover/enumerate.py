@@ -19,6 +19,7 @@ from prover.tripwire import BLOWS, STOPPING, Tripwire
 from prover.worker import JOBS, Change, Task, Worker, check_out, request_cancel, start_worker
 
 ABANDONING = "abandoning"
+OVERTAKING_ROUNDS_MAX = 3
 RECOVERIES_MAX = 2  # everything converges within two runs after the blow
 
 
@@ -110,6 +111,8 @@ class Prover:
         if end == "failed":
             return True, [self._error(worker)]
         stale: list[str] = []
+        if end == "killed":
+            self._ground.settle()
         if end == "stopped":
             stale = self._overtake(point, scenario, order_id, worker)
         self._recover(scenario, order_id, point.then)
@@ -125,6 +128,9 @@ class Prover:
         wire = Tripwire(0, "stopped_after", only="call ") if point.blow == "overtaken" else Tripwire()
         other = self._start(scenario, order_id, "second", wire)
         state = other.wait()
+        rounds = range(OVERTAKING_ROUNDS_MAX) if state == "done" else ()
+        for _ in itertools.takewhile(lambda _: self._is_open(order_id), rounds):
+            self._recover(scenario, order_id, None)  # nothing may be left that the late one could claim anew
         taken_over = self._fence(order_id) > fence
         before = self._written_by("first", order_id)
         if late.resume() == "failed":
@@ -140,6 +146,7 @@ class Prover:
         if then is not None:
             self._ground.pass_time(order_id)
             self._start(scenario, order_id, "second", Tripwire(then, "after")).wait()
+            self._ground.settle()
         for number in range(RECOVERIES_MAX):
             self._ground.pass_time(order_id)
             self._start(scenario, order_id, f"recovery-{number + 1}", Tripwire()).wait()
@@ -175,6 +182,7 @@ class Prover:
         worker = self._start(scenario, order_id, ABANDONING, Tripwire(0, "after", only=at))
         if worker.wait() != "killed":
             raise AssertionError(f"{scenario.name}: the checkout never came to {at!r}: {self._error(worker)}")
+        self._ground.settle()
         self._ground.pass_time(order_id)
 
     def _fence(self, order_id: str) -> int:
@@ -183,6 +191,15 @@ class Prover:
             (order_id, order_id),
         )
         return rows[0]["fence"] if rows else 0
+
+    def _is_open(self, order_id: str) -> bool:
+        return bool(
+            self._ground.rows(
+                "SELECT id FROM makegood.workflow_executions WHERE (entity_id = %s OR context->>'order_id' = %s)"
+                " AND finished_at IS NULL AND held_at IS NULL",
+                (order_id, order_id),
+            )
+        )
 
     def _written_by(self, worker: str, order_id: str) -> int:
         rows = self._ground.rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -19,6 +20,11 @@ from prover.scenarios import SOLD_OUT
 from sandbox.client import ShopControl, ShopProcess
 
 Row = dict[str, Any]
+SETTLING_SECONDS_MAX = 60.0
+STILL_AT_WORK: LiteralString = """
+SELECT pid FROM pg_stat_activity
+ WHERE datname = current_database() AND backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()
+"""
 
 
 @dataclass
@@ -39,6 +45,14 @@ class Ground:
         with psycopg.connect(self.admin_url, autocommit=True, row_factory=dict_row) as connection:
             cursor = connection.execute(statement, parameters)
             return cursor.fetchall() if cursor.description else []
+
+    def settle(self) -> None:
+        """What a worker that died had sent is carried out by the server all the same; only then is it over."""
+        deadline = time.monotonic() + SETTLING_SECONDS_MAX
+        while self.rows(STILL_AT_WORK):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"what a dead worker had sent is still under way after {SETTLING_SECONDS_MAX} s")
+            time.sleep(0.005)
 
     def pass_time(self, entity_id: str) -> None:
         """As if every lease had run out, every wait were over and every deadline passed, of an order and its remedy."""

@@ -17,7 +17,7 @@ from makegood.database import Database
 from makegood.gateways.ledger import UPDATES, Ledger
 from makegood.reconciliation import sync as module
 from makegood.reconciliation.rate import Bucket
-from makegood.reconciliation.source import SourceRefused, SourceUnavailable
+from makegood.reconciliation.source import Page, SourceRefused, SourceUnavailable
 from makegood.reconciliation.sync import sync
 from makegood.settings import Settings
 from sandbox.client import ShopControl, ShopProcess
@@ -62,9 +62,10 @@ def fetch(
     """One fetch, quick and with few readers unless told otherwise."""
     changes = {"sync_pages_at_once": options.pop("at_once", 2), "sync_lag_seconds": LAG}
     changed = settings.model_copy(update=changes | options.pop("changes", {}))
+    ledger_class = options.pop("ledger_class", Ledger)
 
     async def run() -> Counter[str]:
-        ledger = Ledger(key, str(settings.stripe_api_base), bucket=Bucket(1000))
+        ledger = ledger_class(key, str(settings.stripe_api_base), bucket=Bucket(1000))
         try:
             async with Database(database.jobs) as opened:
                 return await sync(opened, ledger, changed, **options)
@@ -174,6 +175,39 @@ def test_many_pages_with_many_readers_are_all_read_once(
     assert counts["charges.changed"] == 330
     assert counts["charges.duplicates"] == 0
     assert database.rows("SELECT * FROM makegood.provider_windows") == []
+
+
+class UsedUp(Ledger):
+    """Pages of ten, and a rate that others use up."""
+
+    async def list_page(self, collection: str, *, limit: int = 10, **more: Any) -> Page:
+        return await super().list_page(collection, limit=min(limit, 10), **more)
+
+    def loses_turns(self) -> bool:
+        return False
+
+
+class Unused(UsedUp):
+    def loses_turns(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("ledger_class", "cut"), [(UsedUp, False), (Unused, True)])
+def test_window_is_cut_for_an_idle_reader_only_while_turns_of_the_rate_are_lost(
+    database: DatabaseUrls, shopper: Shopper, settings: Settings, ledger_class: type[Ledger], cut: bool
+) -> None:
+    began = shopper.pay("order-0").created
+    for number in range(1, 64):
+        shopper.pay(f"order-{number}", 100 + number)
+        shopper.later(30)
+    shopper.later()
+    counts = fetch(
+        database, shopper, settings, at_once=4, collections=ONLY_CHARGES, since=began, ledger_class=ledger_class
+    )
+    assert (len(held(database, "charges")), counts["charges.failed"]) == (64, 0)
+    calls = len(shopper.control.list_calls(operation="list"))
+    uncut = 1 + 7 + 2  # the time; seven pages, which share a row with the one before; and one window's two ends
+    assert calls > uncut if cut else calls == uncut
 
 
 def test_late_row_within_the_overlap_is_found_and_the_overlap_is_all_that_is_read(

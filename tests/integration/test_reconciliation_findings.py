@@ -120,7 +120,9 @@ def test_young_orphan_is_judged_when_its_time_has_come(books: Books) -> None:
     (unit,) = books.rows("SELECT * FROM makegood.reconciliation_units")
     assert (unit["class"], unit["due_at"]) == ("PENDING", NOW + timedelta(minutes=1))
     books.trust(NOW + timedelta(minutes=2))
-    books.rows("UPDATE makegood.reconciliation_units SET due_at = %s", NOW)
+    books.rows(
+        "UPDATE makegood.reconciliation_units SET due_at = %s", NOW
+    )  # its minute is over, whatever the clock says
     books.run("incremental")
     assert books.open_by_unit() == {f"charge:ch-{name}-1": ("D01", 1000)}
 

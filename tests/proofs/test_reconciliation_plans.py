@@ -22,7 +22,8 @@ SELECT coalesce(sum(s.seq_scan), 0) FROM pg_stat_user_tables s
 """
 TOUCH = """
 UPDATE makegood.{table} SET changed_xid = pg_current_xact_id()
- WHERE payment_ref IN (SELECT payment_ref FROM makegood.orders WHERE payment_ref IS NOT NULL ORDER BY created_at, id LIMIT {many})
+ WHERE payment_ref IN (
+   SELECT payment_ref FROM makegood.orders WHERE payment_ref IS NOT NULL ORDER BY created_at, id LIMIT {many})
 """
 
 

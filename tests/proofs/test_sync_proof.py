@@ -26,7 +26,10 @@ SINCE = 1_790_000_000
 
 
 class WiredLedger(Ledger):
-    """Pages of three, every request a point."""
+    """Pages of three, every request a point, and every reader that is idle gets half of a window."""
+
+    def loses_turns(self) -> bool:
+        return True
 
     async def list_page(self, collection: str, *, limit: int = 3, **more: Any) -> Page:
         return await super().list_page(collection, limit=min(limit, 3), **more)

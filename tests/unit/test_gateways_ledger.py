@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import stripe
+from stripe import StripeResponse
 
 from makegood.errors import PermanentError
-from makegood.gateways.ledger import read_page, translated
+from makegood.gateways.ledger import read_list, read_page, translated
 from makegood.gateways.ledger_rows import read_row
 from makegood.reconciliation.source import SourceRefused, SourceUnavailable, SourceWrong
 
@@ -155,6 +156,12 @@ def test_movement_says_nothing_of_its_payout() -> None:
     row = read_row("balance_transactions", {**given, "created": NOW}, NOW)
     assert "payout_ref" not in row
     assert (row["kind"], row["amount_minor"], row["fee_minor"], row["net_minor"]) == ("charge", 100, 3, 97)
+
+
+@pytest.mark.parametrize("body", ["[]", "null", "{}", '{"data": null}', '{"data": {}}'])
+def test_answer_that_is_no_list_is_one_to_ask_for_again(body: str) -> None:
+    with pytest.raises(SourceUnavailable, match="it is no list"):
+        read_list(StripeResponse(body, 200, {}))
 
 
 def test_page_with_one_bad_object_keeps_the_others() -> None:

@@ -158,10 +158,33 @@ def test_bucket_gives_no_more_turns_than_its_rate() -> None:
     assert sum(wait == 0 for wait in (bucket.book() for _ in range(50))) == pytest.approx(7, abs=1)
 
 
+def test_bucket_loses_turns_once_five_are_left_unused() -> None:
+    now = [100.0]
+    bucket = Bucket(25, clock=lambda: now[0])
+    assert not bucket.loses_turns()  # nobody has had the time to ask
+    for _ in range(50):
+        now[0] += 1 / 50  # asked twice as often as allowed
+        bucket.book()
+        assert not bucket.loses_turns()
+    now[0] = 102.15  # the fifty turns are over at 102
+    assert not bucket.loses_turns()
+    now[0] = 102.25
+    assert bucket.loses_turns()
+    for _ in range(7):
+        bucket.book()
+    assert not bucket.loses_turns()
+    for _ in range(10):
+        now[0] += 1 / 10  # one asker that takes 100 ms for each
+        bucket.book()
+    now[0] += 1 / 10
+    assert bucket.loses_turns()
+
+
 def test_bucket_that_was_told_to_pause_holds_everybody_back() -> None:
     now = [100.0]
     bucket = Bucket(25, clock=lambda: now[0])
     bucket.pause(2)
+    assert not bucket.loses_turns()
     assert bucket.book() == pytest.approx(2)
     asyncio.run(Bucket(1000).turn())
 

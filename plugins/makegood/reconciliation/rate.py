@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 BURST_SECONDS = 0.25
 """Turns of this long are not lost when nobody asked; more would break the limit of the second that follows."""
+TURNS_LOST = 5
+"""So many unused at once, and nobody will take them: fewer are a matter of which answers came together."""
 LIVE_PER_SECOND, TEST_PER_SECOND = 100.0, 25.0  # what Stripe allows an account, live and in a sandbox
 
 
@@ -30,6 +32,10 @@ class Bucket:
         wait_seconds = self.book()
         if wait_seconds > 0:
             await asyncio.sleep(wait_seconds)
+
+    def loses_turns(self) -> bool:
+        """Whether turns go by unused: those who ask now do not take them all, one more asker would."""
+        return self._clock() - self._next >= min(TURNS_LOST * self._spacing, BURST_SECONDS)
 
     def pause(self, seconds: float) -> None:
         """The provider asked for silence: no turn before it is over."""

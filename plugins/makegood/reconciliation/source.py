@@ -52,6 +52,10 @@ class Source(Protocol):
         """The time by the provider's own clock."""
         ...
 
+    def loses_turns(self) -> bool:
+        """Whether the allowed rate is not used up: one more request at a time would cost the others nothing."""
+        ...
+
     async def list_page(
         self,
         collection: str,

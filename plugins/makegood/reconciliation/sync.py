@@ -235,7 +235,11 @@ async def _plan(work: Work, now: int, since: int | None) -> list[Window]:
 
 
 class Readers:
-    """Reads windows side by side, the oldest first; a reader without work gets half of what another has left."""
+    """Reads windows side by side, the oldest first; a reader without work gets half of what another has left.
+
+    Only while the rate leaves turns unused, though: where each request waits for its turn, one more reader makes none
+    of them come sooner, and the window that is cut off costs two more, to confirm its ends.
+    """
 
     def __init__(self, work: Work, waiting: Sequence[Window]) -> None:
         self._work = work
@@ -300,7 +304,7 @@ class Readers:
         after = windows.advance(window, page)
         if not page.has_more:
             await self._confirm(after)
-        cut_at = windows.split_at(after, page, self._idle - len(self._waiting)) if page.has_more else None
+        cut_at = windows.split_at(after, page, self._spare()) if page.has_more else None
         await self._store(window, after, page, cut_at)
         if cut_at is not None:
             after, older = windows.split(after, cut_at)
@@ -308,6 +312,10 @@ class Readers:
                 self._waiting.append(older)
                 self._changed.notify()
         return after if page.has_more else _ended(after)
+
+    def _spare(self) -> int:
+        """How many readers would have something to do, and a turn to do it in."""
+        return self._idle - len(self._waiting) if self._work.source.loses_turns() else 0
 
     async def _confirm(self, window: Window) -> None:
         """Nothing follows the last row and nothing comes before the first: ``has_more`` alone is only a claim."""
