@@ -434,7 +434,7 @@ BEGIN
   -- A payout that was made by hand has no parts that could be asked for, and one whose parts are not all here yet says
   -- nothing. What failed or was cancelled is no break any more: its money came back.
   SELECT 'payout:' || p.id, NULL, p.currency,
-         CASE WHEN p.status <> 'paid' OR NOT k.known OR p.amount_minor = s.net_minor THEN 'MATCHED'
+         CASE WHEN p.status <> 'paid' OR NOT k.known OR p.amount_minor = coalesce(s.net_minor, 0) THEN 'MATCHED'
               WHEN p.created_at < t.judge_payouts_before THEN 'D29' ELSE 'PENDING' END,
          abs(p.amount_minor - coalesce(s.net_minor, 0)), 'human',
          CASE WHEN p.created_at >= t.judge_payouts_before OR t.judge_payouts_before IS NULL THEN t.now_at END,
@@ -443,10 +443,10 @@ BEGIN
     LEFT JOIN LATERAL (SELECT sum(b.net_minor)::bigint AS net_minor, count(*) AS n
                          FROM makegood.provider_balance_transactions b
                         WHERE b.payout_ref = p.id AND b.kind <> 'payout') AS s ON true
-   CROSS JOIN LATERAL (SELECT s.n > 0 AND (
+   CROSS JOIN LATERAL (SELECT
        NOT EXISTS (SELECT FROM makegood.provider_sync y
                     WHERE y.provider = p.provider AND y.collection = 'payouts' AND y.fetched_at IS NOT NULL)
-       OR EXISTS (SELECT FROM makegood.provider_payouts_read q WHERE q.payout_id = p.id)) AS known) AS k
+       OR EXISTS (SELECT FROM makegood.provider_payouts_read q WHERE q.payout_id = p.id AND q.with_parts) AS known) AS k
    WHERE p.status IN ('paid', 'failed', 'canceled')
      AND p.id IN (SELECT q.id FROM makegood.provider_payouts q WHERE q.changed_xid >= p_since
                   UNION SELECT b.payout_ref FROM makegood.provider_balance_transactions b

@@ -224,6 +224,22 @@ $$;
 COMMENT ON FUNCTION makegood.put_provider_updates(text, text, bigint, double precision, text, jsonb, text) IS
   'Stores rows of p_target that were read beside the windows of a collection, under its fence; null when it is another''s.';
 
+-- A payout that was made by hand: the provider does not say what it is made of, so nobody asks again, and nothing is added up.
+CREATE OR REPLACE FUNCTION makegood.put_payout_without_parts(
+  p_provider text, p_collection text, p_fence bigint, p_lease_seconds double precision, p_payout text)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT makegood.keep_sync(p_provider, p_collection, p_fence, p_lease_seconds) THEN
+    RETURN false;
+  END IF;
+  INSERT INTO makegood.provider_payouts_read (payout_id, with_parts) VALUES (p_payout, false) ON CONFLICT (payout_id) DO NOTHING;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION makegood.put_payout_without_parts(text, text, bigint, double precision, text) IS
+  'Notes that a payout''s parts cannot be asked for, under the fence of its collection; false when it is another''s.';
+
 CREATE OR REPLACE FUNCTION makegood.find_payouts_to_read(p_provider text, p_limit integer) RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT p.id FROM makegood.provider_payouts p

@@ -6,6 +6,12 @@ UPDATE makegood.provider_sync SET fetched_at = updated_at WHERE fence > 0 AND wa
 COMMENT ON COLUMN makegood.provider_sync.fetched_at IS
   'When a fetch last came to its end; null where none ever did: then the watermark is what a person said of files.';
 
+-- A payout that was made by hand has no parts that could be asked for; it is read, and says nothing.
+ALTER TABLE makegood.provider_payouts_read ADD COLUMN with_parts boolean NOT NULL DEFAULT true;
+UPDATE makegood.provider_payouts_read AS r SET with_parts = false
+ WHERE NOT EXISTS (SELECT FROM makegood.provider_balance_transactions b WHERE b.payout_ref = r.payout_id);
+COMMENT ON COLUMN makegood.provider_payouts_read.with_parts IS 'False where the provider does not say what it is made of: made by hand.';
+
 -- It takes the run's time now; functions are installed anew after the migration.
 DROP FUNCTION IF EXISTS makegood.lay_out(makegood.reconciliation_runs);
 

@@ -62,6 +62,7 @@ API = {
     "finish_import",
     "complete_import",
     "forget_sync",
+    "put_payout_without_parts",
     "begin_steps",
     "finish_steps",
     "pause_steps",

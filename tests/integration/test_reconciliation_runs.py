@@ -228,11 +228,15 @@ def test_payout_whose_parts_cannot_be_asked_for_or_are_not_all_here_is_no_break(
     payout(books, "po-by-hand", 900)
     payout(books, "po-half-read", 900, 400)
     payout(books, "po-read", 900, 400)
-    books.rows("INSERT INTO makegood.provider_payouts_read (payout_id) VALUES ('po-by-hand'), ('po-read')")
+    payout(books, "po-of-nothing", 900)
+    books.rows(
+        "INSERT INTO makegood.provider_payouts_read VALUES ('po-by-hand', %(at)s, false), ('po-read', %(at)s, true),"
+        " ('po-of-nothing', %(at)s, true)".replace("%(at)s", "clock_timestamp()")
+    )
 
     books.run(kind)
 
-    assert books.open_by_unit() == {"payout:po-read": ("D29", 500)}
+    assert books.open_by_unit() == {"payout:po-read": ("D29", 500), "payout:po-of-nothing": ("D29", 900)}
 
 
 @pytest.mark.parametrize("kind", ["full", "incremental"])

@@ -411,13 +411,22 @@ async def _read_payout(work: Work, payout_id: str) -> None:
             page = await work.ask(partial(work.source.list_payout, payout_id, after=after))
         except SourceWrong as error:  # one that was made by hand has no parts that could be asked for
             log.info("sync.payout_without_parts", payout=payout_id, error=str(error))
-            page = Page((), (), (), False)
+            await _store_without_parts(work, payout_id)
+            return
         if page.has_more and (not page.ids or page.ids[-1] == after):
             raise SourceWrong(f"the parts of {payout_id}: the list says that there is more and shows nothing new")
         await _store_beside(work, "balance_transactions", page, None if page.has_more else payout_id)
         if not page.has_more:
             return
         after = page.ids[-1]
+
+
+async def _store_without_parts(work: Work, payout_id: str) -> None:
+    (row,) = await work.database.call(
+        "SELECT makegood.put_payout_without_parts(%s, %s, %s, %s, %s) AS put", (*work.key, work.lease, payout_id)
+    )
+    if not row["put"]:
+        raise LeaseLost(f"{work.collection} was taken over by another fetch")
 
 
 async def _store_beside(work: Work, target: str, page: Page, payout: str | None, *, pages: int = 1) -> None:
