@@ -376,9 +376,13 @@ BEGIN
     IF p_names_known AND v_round = 1 THEN
       -- A charge that took nothing is nothing to anybody but the order that it names, where that one has no other: whether
       -- a card was declined, or an authorisation lapsed, or there was never a charge is not the same.
-      v_named := ARRAY(
-        SELECT o.order_id FROM seen_orders o
-         WHERE NOT EXISTS (SELECT FROM seen_charges s WHERE s.captured_minor > 0 AND s.payment_ref = o.payment_ref));
+      -- Each asked for through an index: there are few, and the planner would rather read all charges once more.
+      INSERT INTO seen_charges
+      SELECT n.* FROM seen_orders o
+       CROSS JOIN LATERAL (SELECT * FROM makegood.provider_charges c WHERE c.order_ref = o.order_id OFFSET 0) AS n
+       WHERE NOT EXISTS (SELECT FROM seen_charges s WHERE s.captured_minor > 0 AND s.payment_ref = o.payment_ref)
+         AND NOT EXISTS (SELECT FROM seen_charges s WHERE s.id = n.id);
+      v_named := NULL;
     END IF;
     -- An order may keep the charge's own id.
     v_payments := ARRAY(SELECT unnest(v_payments) EXCEPT SELECT s.payment_ref FROM seen_charges s);
