@@ -85,7 +85,7 @@ BEGIN
   END IF;
   SELECT r.until_xid INTO v_since FROM makegood.reconciliation_runs r
    WHERE r.state = 'matched' AND r.kind <> 'window' AND r.until_xid IS NOT NULL ORDER BY r.finished_at DESC LIMIT 1;
-  IF makegood.forget_other_server() OR v_since >= pg_snapshot_xmax(pg_current_snapshot()) THEN
+  IF makegood.forget_other_server() OR v_since > pg_snapshot_xmax(pg_current_snapshot()) THEN
     v_since := NULL;
     v_run.kind := CASE v_run.kind WHEN 'incremental' THEN 'full' ELSE v_run.kind END;
   END IF;
@@ -129,18 +129,19 @@ COMMENT ON FUNCTION makegood.match_charges(uuid) IS
 CREATE OR REPLACE FUNCTION makegood.forget_other_server() RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  v_ahead xid8 := pg_snapshot_xmax(pg_current_snapshot());
+  -- What this very transaction wrote is not ahead of it.
+  v_ahead xid8 := greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id());
   v_table text;
   v_found boolean;
   v_any boolean := false;
 BEGIN
   FOREACH v_table IN ARRAY ARRAY['orders', 'provider_charges', 'provider_refunds', 'provider_disputes',
                                  'provider_balance_transactions', 'provider_payouts'] LOOP
-    EXECUTE format('SELECT EXISTS (SELECT FROM makegood.%I WHERE changed_xid >= $1)', v_table) INTO v_found USING v_ahead;
+    EXECUTE format('SELECT EXISTS (SELECT FROM makegood.%I WHERE changed_xid > $1)', v_table) INTO v_found USING v_ahead;
     IF v_found THEN
       v_any := true;
       -- 3 is the first of all: what this run looks at is new to none after it.
-      EXECUTE format('UPDATE makegood.%I SET changed_xid = ''3'' WHERE changed_xid >= $1', v_table) USING v_ahead;
+      EXECUTE format('UPDATE makegood.%I SET changed_xid = ''3'' WHERE changed_xid > $1', v_table) USING v_ahead;
     END IF;
   END LOOP;
   RETURN v_any;
