@@ -97,6 +97,8 @@ def show_run(run: data.Row) -> None:
         st.text(f"{run['looked_at']:,} judged, {run['opened']:,} opened, {run['closed']:,} closed")
         if run["missed"] == 0:
             st.text("the runs before it missed nothing")
+        elif run["missed"] is None and run["kind"] == "full" and run["state"] == "matched":
+            st.text("not checked whether the runs before it missed anything")
         st.page_link(
             live.page("reconciliation"), label="Its report", icon=":material/arrow_forward:",
             query_params={"run": str(run["id"])},

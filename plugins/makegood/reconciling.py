@@ -19,7 +19,7 @@ from makegood import jobs
 from makegood.database import Database
 from makegood.engine.runner import Runner
 from makegood.errors import MakegoodError, TransientError, UnknownOrder
-from makegood.gateways.ledger import open_ledger
+from makegood.gateways.ledger import PROVIDER, open_ledger
 from makegood.local import where
 from makegood.local.private import make_private_folder, write_private
 from makegood.reconciliation import match as matcher
@@ -30,6 +30,7 @@ from makegood.reconciliation.remedy import JOB as REMEDY_JOB
 from makegood.reconciliation.remedy import remedy_findings
 from makegood.reconciliation.report import Report, find_problems, summarise
 from makegood.reconciliation.report_html import render_html
+from makegood.reconciliation.source import COLLECTIONS
 from makegood.reconciliation.sync import sync as fetch
 from makegood.reconciliation.terms import make_terms
 from makegood.runs import record as runs
@@ -77,7 +78,7 @@ def begin_reconciliation(
 
 def sync_charges(run_id: str) -> dict[str, int]:
     """Fetches what is new at the provider."""
-    return _with_database(lambda database: _stage(database, run_id, "sync", _sync(database)))
+    return _with_database(lambda database: _stage(database, run_id, "sync", _sync(database, run_id)))
 
 
 def match_run(run_id: str) -> dict[str, int]:
@@ -195,17 +196,35 @@ async def _count(database: Database, run_id: str, name: str, counts: Mapping[str
     await runs.count_part(database, uuid.UUID(run_id), name, counts)
 
 
-async def _sync(database: Database) -> dict[str, int]:
-    """Raises where a collection could not be completed: the next try goes on at the page where this one was."""
+async def _sync(database: Database, run_id: str) -> dict[str, int]:
+    """Raises where a collection could not be completed: the next try goes on at the page where this one was.
+
+    One that another fetch has is not complete either: nobody here knows how far that one is.
+    """
     settings = get_settings()
+    if not settings.sync_enabled:
+        await database.call("SELECT makegood.forget_sync(%s)", (PROVIDER,))
+        return {}
+    full = (await _asked(database, run_id))["kind"] == "full"
     async with open_ledger(settings) as ledger:
-        counts = await fetch(database, ledger, settings)
-    failed = [name.partition(".")[0] for name, n in counts.items() if name.endswith(".failed") and n]
+        since = await _find_again(database, ledger.provider, settings.sync_again_seconds) if full else None
+        counts = await fetch(database, ledger, settings, since=since)
+    failed = [name.partition(".")[0] for name, n in counts.items() if name.endswith((".failed", ".busy")) and n]
     if failed:
         raise TransientError(
-            f"{', '.join(failed)} could not be fetched to the end", hint="`makegood reconcile sync` says why."
+            f"{', '.join(dict.fromkeys(failed))} could not be fetched to the end",
+            hint="`makegood reconcile sync` says why.",
         )
     return {name.replace(".", "_"): n for name, n in counts.items()}
+
+
+async def _find_again(database: Database, provider: str, seconds: int) -> int | None:
+    """From where a full run reads again: what became visible later than any overlap. Not before all were read once."""
+    (row,) = await database.call(
+        "SELECT min(watermark) AS least, count(watermark) AS read FROM makegood.provider_sync WHERE provider = %s",
+        (provider,),
+    )
+    return int(row["least"].timestamp()) - seconds if row["read"] == len(COLLECTIONS) else None
 
 
 async def _remedy(runner: Runner, run_id: str) -> dict[str, int]:

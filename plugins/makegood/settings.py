@@ -87,8 +87,12 @@ class Settings(BaseSettings):
     """A stuck workflow of a type that no worker here knows is another deployment's, until nobody came for an hour."""
     keep_days: int = Field(90, ge=1, le=3650)
     """Runs of jobs, what they decided and delivered messages are kept this long; workflows and transitions for ever."""
+    sync_enabled: bool = True
+    """Off where all books come as files (`makegood reconcile import`): then a run fetches nothing."""
     sync_overlap_seconds: int = Field(3600, ge=0, le=30 * 86400)
     """So far before its watermark the provider is read again: what became visible late is found within an hour."""
+    sync_again_seconds: int = Field(3 * 86400, ge=0, le=30 * 86400)
+    """And so far by the nightly full run: what became visible only after a weekend's trouble at the provider."""
     sync_lag_seconds: int = Field(60, ge=1, le=86400)
     """The watermark stays this far behind the provider's clock: objects of this second may still be on their way."""
     sync_pages_at_once: int = Field(8, ge=1, le=64)
@@ -115,6 +119,8 @@ class Settings(BaseSettings):
     """A payout's movements are complete after a weekend."""
     reconcile_stale_after_seconds: float = Field(6 * 3600.0, gt=0, le=30 * 86400)
     """The provider is fetched hourly; books that end this long ago miss several runs, so no remedy follows."""
+    reconcile_files_stale_after_seconds: float = Field(3 * 86400.0, gt=0, le=60 * 86400)
+    """The same for books that come as files: once a day, and not on a weekend."""
     reconcile_lapse_warning_seconds: float = Field(86400.0, ge=0, le=30 * 86400)
     """An authorisation lasts about seven days; in the last one somebody must act."""
     reconcile_tolerance_minor: int = Field(0, ge=0, le=10_000)

@@ -67,16 +67,32 @@ $$;
 COMMENT ON FUNCTION makegood.judge_all(makegood.reconciliation_runs, boolean) IS
   'From what was seen to verdicts, findings and, where asked, totals.';
 
+-- Why a collection cannot be relied upon; null where it can. What somebody fetches at this moment, or died over, is not
+-- complete: how far it came, nobody knows.
+CREATE OR REPLACE FUNCTION makegood.source_fault(s makegood.provider_sync, p_terms jsonb, p_at timestamptz) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN s.error IS NOT NULL THEN s.error
+              WHEN s.lease_owner IS NOT NULL THEN 'is being fetched, or a fetch of it was broken off'
+              WHEN s.watermark IS NULL AND s.fetched_at IS NULL AND s.fence = 0
+                THEN 'comes as files, and nobody said up to when they are complete (--complete-until)'
+              WHEN s.watermark IS NULL THEN 'was never fetched completely'
+              WHEN s.watermark < p_at - make_interval(secs => (coalesce(
+                     CASE WHEN s.fetched_at IS NULL THEN p_terms->>'files_stale_after_seconds' END,
+                     p_terms->>'stale_after_seconds'))::double precision)
+                THEN format('is complete only up to %s', s.watermark) END
+$$;
+COMMENT ON FUNCTION makegood.source_fault(makegood.provider_sync, jsonb, timestamptz) IS
+  'Why a collection of the provider''s books is not complete, or too old, at a time; null where it is neither.';
+
 -- A source that cannot be trusted is a finding too, and closes by itself.
 CREATE OR REPLACE FUNCTION makegood.judge_sources(p_run makegood.reconciliation_runs)
 RETURNS TABLE (unit text, charge_id text, currency text, class text, at_risk_minor bigint, remedy text, due_at timestamptz, details jsonb)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('source:%s/%s', s.provider, s.collection), NULL::text, NULL::text,
-         CASE WHEN s.error IS NOT NULL OR s.watermark IS NULL OR s.watermark < p_run.started_at
-                     - make_interval(secs => (p_run.terms->>'stale_after_seconds')::double precision)
-              THEN 'D32' ELSE 'MATCHED' END,
-         0::bigint, 'human', NULL::timestamptz, jsonb_build_object('watermark', s.watermark, 'error', s.error)
+         CASE WHEN f.fault IS NULL THEN 'MATCHED' ELSE 'D32' END,
+         0::bigint, 'human', NULL::timestamptz, jsonb_build_object('watermark', s.watermark, 'error', f.fault)
     FROM makegood.provider_sync s
+   CROSS JOIN LATERAL (SELECT makegood.source_fault(s, p_run.terms, p_run.started_at) AS fault) AS f
 $$;
 COMMENT ON FUNCTION makegood.judge_sources(makegood.reconciliation_runs) IS 'D32 for each collection that is not complete or too old.';
 
@@ -111,13 +127,14 @@ CREATE OR REPLACE FUNCTION makegood.open_findings(p_run_id uuid) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  v_now timestamptz := (SELECT q.now_at FROM terms q);
   v_reopened bigint;
   v_new bigint;
 BEGIN
   WITH again AS MATERIALIZED (
     SELECT f.id, f.state, f.class FROM judged j
       JOIN makegood.reconciliation_findings f ON f.unit = j.unit AND f.class = j.class
-     WHERE f.state = 'resolved' OR (f.state = 'ignored' AND f.ignored_until <= t)
+     WHERE f.state = 'resolved' OR (f.state = 'ignored' AND f.ignored_until <= v_now)
        FOR UPDATE OF f
   ), reopened AS (
     UPDATE makegood.reconciliation_findings AS f

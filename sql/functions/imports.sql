@@ -40,6 +40,7 @@ DECLARE
   v_changed bigint := 0;
   v_refused jsonb := '[]';
   v_said jsonb;
+  v_captured jsonb;
 BEGIN
   UPDATE makegood.provider_imports AS i SET lines_done = p_lines_done
    WHERE i.id = p_import_id AND i.fence = p_fence AND i.state = 'running' AND i.lines_done < p_lines_done
@@ -81,6 +82,23 @@ BEGIN
     v_changed := v_changed + (v_put->>'changed')::bigint;
     v_refused := v_refused || (v_put->'refused');
   END LOOP;
+  -- A charge that was captured in parts has a line for each, in this batch, in another, or in next month's file: what it
+  -- captured is their sum, as far as they are in its own currency. More than is known is news, and less never is.
+  SELECT jsonb_agg(jsonb_build_object('id', c.id, 'status', c.status, 'amount_minor', greatest(c.amount_minor, s.minor),
+           'captured_minor', s.minor, 'currency', c.currency, 'livemode', c.livemode, 'captures_open', c.captures_open,
+           'created_at', c.created_at))
+    INTO v_captured
+    FROM (SELECT DISTINCT e.v->'row'->>'id' AS id FROM jsonb_array_elements(v_kept) AS e(v)
+           WHERE e.v->>'collection' = 'charges' AND (e.v->>'derived')::boolean) AS i
+    JOIN makegood.provider_charges c ON c.id = i.id AND c.provider = v_provider AND c.status = 'succeeded'
+   CROSS JOIN LATERAL (
+     SELECT sum(b.amount_minor) AS minor, count(*) AS n FROM makegood.provider_balance_transactions b
+      WHERE b.source_ref = c.id AND b.kind = 'charge' AND b.currency = c.currency) AS s
+   WHERE s.n > 1 AND s.minor > c.captured_minor;
+  IF v_captured IS NOT NULL THEN
+    v_put := makegood.put_provider_rows('charges', v_captured, v_provider, v_source);
+    v_changed := v_changed + (v_put->>'changed')::bigint;
+  END IF;
   INSERT INTO makegood.provider_duplicates AS d (provider, collection, id, source)
   SELECT DISTINCT v_provider, t.v->>'collection', t.v->>'id', v_source FROM jsonb_array_elements(v_twice) AS t(v)
   ON CONFLICT (provider, collection, id, source) DO UPDATE SET seen_at = clock_timestamp();
@@ -120,3 +138,46 @@ END
 $$;
 COMMENT ON FUNCTION makegood.finish_import(uuid, bigint) IS
   'Ends an import and returns its counts; told twice it is the same end. Null when another process has it.';
+
+-- Up to when the books are complete with this file, for the collections that it brings. That is a person's word, or that
+-- of whoever delivers the files: a file's own last row proves nothing. Without it (p_until null) the collections are only
+-- known to exist, and a run judges nothing that could rest on them.
+--   p_from  the file has everything from here on: where the books end before it, a file is missing and nothing moves
+-- The word counts like a fetch: never back, not where lines were kept aside, and not beside one.
+CREATE OR REPLACE FUNCTION makegood.complete_import(
+  p_import_id uuid, p_collections text[], p_until timestamptz, p_from timestamptz DEFAULT NULL)
+RETURNS TABLE (collection text, watermark timestamptz, reason text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  i makegood.provider_imports;
+  s makegood.provider_sync;
+  v_name text;
+  v_reason text;
+BEGIN
+  IF p_until > clock_timestamp() THEN
+    RAISE EXCEPTION 'books cannot be complete until %: that is still to come', p_until USING ERRCODE = 'MG005';
+  ELSIF p_from >= p_until THEN
+    RAISE EXCEPTION 'a file cannot have everything from % until %', p_from, p_until USING ERRCODE = 'MG005';
+  END IF;
+  SELECT * INTO i FROM makegood.provider_imports q WHERE q.id = p_import_id FOR UPDATE;
+  FOREACH v_name IN ARRAY p_collections LOOP
+    INSERT INTO makegood.provider_sync (provider, collection) VALUES (i.provider, v_name) ON CONFLICT DO NOTHING;
+    SELECT * INTO s FROM makegood.provider_sync q WHERE q.provider = i.provider AND q.collection = v_name FOR UPDATE;
+    v_reason := CASE
+      WHEN s.fetched_at IS NOT NULL THEN 'it is fetched: its own fetch says how far it is complete'
+      WHEN p_until IS NULL THEN NULL
+      WHEN i.state <> 'done' THEN 'the import did not come to its end'
+      WHEN (i.counts->>'rejected')::bigint > 0 THEN format('%s lines were kept aside', i.counts->>'rejected')
+      WHEN p_from > s.watermark
+        THEN format('what came between %s and %s is not here', s.watermark, p_from) END;
+    IF v_reason IS NULL AND p_until IS NOT NULL THEN
+      UPDATE makegood.provider_sync AS q
+         SET watermark = greatest(q.watermark, p_until), error = NULL, updated_at = clock_timestamp()
+       WHERE q.provider = s.provider AND q.collection = s.collection RETURNING q.* INTO s;
+    END IF;
+    RETURN QUERY SELECT v_name, s.watermark, CASE WHEN p_until IS NOT NULL THEN v_reason END;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION makegood.complete_import(uuid, text[], timestamptz, timestamptz) IS
+  'Moves the watermark of what a file brings to where its books are said to be complete; returns where each is now, and why it did not move.';

@@ -40,13 +40,11 @@ DECLARE
   v_stale text;
 BEGIN
   SELECT CASE WHEN count(*) FILTER (WHERE s.watermark IS NULL) = 0 THEN min(s.watermark) END,
-         string_agg(format('%s/%s %s', s.provider, s.collection, coalesce(s.error,
-           CASE WHEN s.watermark IS NULL THEN 'was never fetched completely'
-                ELSE format('is complete only up to %s', s.watermark) END)), '; ' ORDER BY s.provider, s.collection)
-           FILTER (WHERE s.error IS NOT NULL OR s.watermark IS NULL
-                      OR s.watermark < t - make_interval(secs => (p_terms->>'stale_after_seconds')::double precision))
+         string_agg(format('%s/%s %s', s.provider, s.collection, f.fault), '; ' ORDER BY s.provider, s.collection)
+           FILTER (WHERE f.fault IS NOT NULL)
     INTO v_watermark, v_stale
-    FROM makegood.provider_sync s WHERE s.collection IN ('charges', 'refunds', 'disputes');
+    FROM makegood.provider_sync s CROSS JOIN LATERAL (SELECT makegood.source_fault(s, p_terms, t) AS fault) AS f
+   WHERE s.collection IN ('charges', 'refunds', 'disputes');
   IF v_watermark IS NULL AND v_stale IS NULL THEN
     v_stale := 'nothing was ever fetched from a provider';
   END IF;
@@ -73,6 +71,7 @@ DECLARE
   v_check makegood.reconciliation_runs;
   v_since xid8;
   v_until xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  t timestamptz;
 BEGIN
   -- One at a time: two would open and close the same findings. An optimisation, not the guarantee.
   PERFORM pg_advisory_xact_lock(hashtextextended('makegood.match_charges', 0));
@@ -86,14 +85,20 @@ BEGIN
   END IF;
   SELECT r.until_xid INTO v_since FROM makegood.reconciliation_runs r
    WHERE r.state = 'matched' AND r.kind <> 'window' AND r.until_xid IS NOT NULL ORDER BY r.finished_at DESC LIMIT 1;
-  PERFORM makegood.lay_out(v_run);
+  IF makegood.forget_other_server() OR v_since > pg_snapshot_xmax(pg_current_snapshot()) THEN
+    v_since := NULL;
+    v_run.kind := CASE v_run.kind WHEN 'incremental' THEN 'full' ELSE v_run.kind END;
+  END IF;
+  -- One time for all of it: a deadline that passes between two passes would look like something that was missed.
+  t := clock_timestamp();
+  PERFORM makegood.lay_out(v_run, t);
   IF v_run.kind = 'full' AND v_since IS NOT NULL AND makegood.few_changes_since(v_since) THEN
     -- First what an incremental run would do now; what the full one then still finds or closes, those have missed.
     v_check := v_run;
     v_check.kind := 'incremental';
     PERFORM makegood.see_changed(v_since);
     PERFORM makegood.judge_all(v_check, false);
-    PERFORM makegood.lay_out(v_run);
+    PERFORM makegood.lay_out(v_run, t);
     v_run.missed := 0;
   END IF;
   IF v_run.kind = 'incremental' THEN
@@ -106,7 +111,7 @@ BEGIN
   PERFORM makegood.judge_all(v_run, true);
   PERFORM makegood.record_duplicates(v_run);
   UPDATE makegood.reconciliation_runs AS r
-     SET state = 'matched', since_xid = v_since, until_xid = v_until, finished_at = clock_timestamp(), error = NULL,
+     SET state = 'matched', kind = v_run.kind, since_xid = v_since, until_xid = v_until, finished_at = clock_timestamp(), error = NULL,
          looked_at = s.looked_at, opened = s.opened, closed = s.closed,
          missed = CASE WHEN v_run.missed IS NOT NULL THEN s.opened_last + s.closed_last END
     FROM (SELECT max(w.looked_at) AS looked_at, sum(w.opened) AS opened, sum(w.closed) AS closed,
@@ -119,11 +124,38 @@ $$;
 COMMENT ON FUNCTION makegood.match_charges(uuid) IS
   'Carries out a run that begin_reconciliation opened: verdicts, findings and totals in one transaction; returns its row.';
 
+-- After a dump and a restore rows have the numbers of another server's transactions. One that is not reached here yet would
+-- count as a change in every run until it is, and changes from here on as none. Seen by an index in no time otherwise.
+CREATE OR REPLACE FUNCTION makegood.forget_other_server() RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+  -- What this very transaction wrote is not ahead of it.
+  v_ahead xid8 := greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id());
+  v_table text;
+  v_found boolean;
+  v_any boolean := false;
+BEGIN
+  FOREACH v_table IN ARRAY ARRAY['orders', 'provider_charges', 'provider_refunds', 'provider_disputes',
+                                 'provider_balance_transactions', 'provider_payouts'] LOOP
+    EXECUTE format('SELECT EXISTS (SELECT FROM makegood.%I WHERE changed_xid > $1)', v_table) INTO v_found USING v_ahead;
+    IF v_found THEN
+      v_any := true;
+      -- 3 is the first of all: what this run looks at is new to none after it.
+      EXECUTE format('UPDATE makegood.%I SET changed_xid = ''3'' WHERE changed_xid > $1', v_table) USING v_ahead;
+    END IF;
+  END LOOP;
+  RETURN v_any;
+END
+$$;
+COMMENT ON FUNCTION makegood.forget_other_server() IS
+  'Renumbers changes that another server''s transactions made (dump and restore); true if there were any: then all has to be looked at.';
+
 -- The tables that one pass works with; they go with the transaction, and this sees them out when a second pass begins.
-CREATE OR REPLACE FUNCTION makegood.lay_out(p_run makegood.reconciliation_runs) RETURNS void
+--   p_now  the run's time, the same for each of its passes
+CREATE OR REPLACE FUNCTION makegood.lay_out(p_run makegood.reconciliation_runs, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  t timestamptz := clock_timestamp();
+  t timestamptz := p_now;
   g jsonb := p_run.terms;
 BEGIN
   DROP TABLE IF EXISTS pg_temp.terms, pg_temp.everything, pg_temp.others, pg_temp.plainly, pg_temp.side_verdicts, pg_temp.seen_orders,
@@ -155,7 +187,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION makegood.lay_out(makegood.reconciliation_runs) IS 'Makes the working tables of one pass of match_charges.';
+COMMENT ON FUNCTION makegood.lay_out(makegood.reconciliation_runs, timestamptz) IS 'Makes the working tables of one pass of match_charges.';
 
 -- Whether so little has changed that looking at it twice costs little: a twentieth of all charges.
 CREATE OR REPLACE FUNCTION makegood.few_changes_since(p_since xid8) RETURNS boolean
@@ -264,11 +296,19 @@ BEGIN
     ARRAY(SELECT p.order_id FROM plainly p WHERE NOT p.clean AND p.order_id IS NOT NULL
           UNION SELECT u.order_id FROM makegood.reconciliation_units u, terms t
                  WHERE u.due_at <= t.due_before AND u.order_id IS NOT NULL
+          -- Whose time to be ignored is over.
+          UNION SELECT f.order_id FROM makegood.reconciliation_findings f, terms t
+                 WHERE f.state = 'ignored' AND f.ignored_until <= t.now_at AND f.unit LIKE 'order:%'
+          -- What stood still and was taken on is not late any more, and nothing else says so.
+          UNION SELECT f.order_id FROM makegood.reconciliation_findings f
+                 WHERE f.state <> 'resolved' AND f.class = 'D02' AND f.unit LIKE 'order:%'
           UNION SELECT makegood.late_orders((SELECT t.now_at FROM terms t))),
     '{}',
     ARRAY(SELECT p.charge_id FROM plainly p WHERE NOT p.clean AND p.charge_id IS NOT NULL
           UNION SELECT u.charge_id FROM makegood.reconciliation_units u, terms t
                  WHERE u.due_at <= t.due_before AND u.unit LIKE 'charge:%'
+          UNION SELECT substr(f.unit, 8) FROM makegood.reconciliation_findings f, terms t
+                 WHERE f.state = 'ignored' AND f.ignored_until <= t.now_at AND f.unit LIKE 'charge:%'
           UNION SELECT r.charge_id FROM makegood.provider_refunds r WHERE r.changed_xid >= p_since
           UNION SELECT d.charge_id FROM makegood.provider_disputes d WHERE d.changed_xid >= p_since), false);
   PERFORM makegood.see_payouts_and_fees(p_since);
@@ -330,10 +370,21 @@ BEGIN
       RETURNING order_id, payment_ref
     )
     SELECT array_agg(a.payment_ref) FILTER (WHERE a.payment_ref IS NOT NULL) || v_payments,
-           CASE WHEN NOT p_names_known OR v_round > 1 THEN array_agg(a.order_id) END
+           array_agg(a.order_id)
       INTO v_payments, v_named FROM added a;
     INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c
      WHERE c.payment_ref = ANY (v_payments) AND c.id NOT IN (SELECT s.id FROM seen_charges s);
+    IF p_names_known AND v_round = 1 THEN
+      -- A charge that took nothing is nothing to anybody but the order that it names, where that one has no other: whether
+      -- a card was declined, or an authorisation lapsed, or there was never a charge is not the same.
+      -- Each asked for through an index: there are few, and the planner would rather read all charges once more.
+      INSERT INTO seen_charges
+      SELECT n.* FROM seen_orders o
+       CROSS JOIN LATERAL (SELECT * FROM makegood.provider_charges c WHERE c.order_ref = o.order_id OFFSET 0) AS n
+       WHERE NOT EXISTS (SELECT FROM seen_charges s WHERE s.captured_minor > 0 AND s.payment_ref = o.payment_ref)
+         AND NOT EXISTS (SELECT FROM seen_charges s WHERE s.id = n.id);
+      v_named := NULL;
+    END IF;
     -- An order may keep the charge's own id.
     v_payments := ARRAY(SELECT unnest(v_payments) EXCEPT SELECT s.payment_ref FROM seen_charges s);
     INSERT INTO seen_charges SELECT c.* FROM makegood.provider_charges c
@@ -370,15 +421,25 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   INSERT INTO side_verdicts
   SELECT 'balance:' || b.id, b.source_ref, b.currency, 'D30', greatest(b.fee_minor - m.most_minor, m.least_minor - b.fee_minor),
-         'record', NULL, jsonb_build_object('fee_minor', b.fee_minor, 'amount_minor', b.amount_minor,
-                                            'least_minor', m.least_minor, 'most_minor', m.most_minor)
+         'record', NULL::timestamptz, jsonb_build_object('fee_minor', b.fee_minor, 'amount_minor', b.amount_minor,
+                                                         'least_minor', m.least_minor, 'most_minor', m.most_minor)
     FROM makegood.provider_balance_transactions b CROSS JOIN terms t
    CROSS JOIN LATERAL (SELECT b.amount_minor * t.fee_parts_min / 10000 AS least_minor,
                               b.amount_minor * t.fee_parts_max / 10000 + t.fee_fixed_minor AS most_minor) AS m
    WHERE b.changed_xid >= p_since AND b.kind = 'charge' AND b.fee_minor NOT BETWEEN m.least_minor AND m.most_minor
   UNION ALL
+  -- A fee that was put right, or that the settings allow by now. Only of what was found: the others need no word.
+  SELECT f.unit, b.source_ref, b.currency, 'MATCHED', 0, 'record', NULL, '{}'
+    FROM makegood.reconciliation_findings f JOIN makegood.provider_balance_transactions b ON b.id = substr(f.unit, 9)
+   CROSS JOIN terms t
+   WHERE f.class = 'D30' AND f.state <> 'resolved'
+     AND (b.kind <> 'charge' OR b.fee_minor BETWEEN b.amount_minor * t.fee_parts_min / 10000
+                                                AND b.amount_minor * t.fee_parts_max / 10000 + t.fee_fixed_minor)
+  UNION ALL
+  -- A payout that was made by hand has no parts that could be asked for, and one whose parts are not all here yet says
+  -- nothing. What failed or was cancelled is no break any more: its money came back.
   SELECT 'payout:' || p.id, NULL, p.currency,
-         CASE WHEN p.amount_minor = coalesce(s.net_minor, 0) THEN 'MATCHED'
+         CASE WHEN p.status <> 'paid' OR NOT k.known OR p.amount_minor = coalesce(s.net_minor, 0) THEN 'MATCHED'
               WHEN p.created_at < t.judge_payouts_before THEN 'D29' ELSE 'PENDING' END,
          abs(p.amount_minor - coalesce(s.net_minor, 0)), 'human',
          CASE WHEN p.created_at >= t.judge_payouts_before OR t.judge_payouts_before IS NULL THEN t.now_at END,
@@ -387,12 +448,18 @@ BEGIN
     LEFT JOIN LATERAL (SELECT sum(b.net_minor)::bigint AS net_minor, count(*) AS n
                          FROM makegood.provider_balance_transactions b
                         WHERE b.payout_ref = p.id AND b.kind <> 'payout') AS s ON true
-   WHERE p.status = 'paid'
+   CROSS JOIN LATERAL (SELECT
+       NOT EXISTS (SELECT FROM makegood.provider_sync y
+                    WHERE y.provider = p.provider AND y.collection = 'payouts' AND y.fetched_at IS NOT NULL)
+       OR EXISTS (SELECT FROM makegood.provider_payouts_read q WHERE q.payout_id = p.id AND q.with_parts) AS known) AS k
+   WHERE p.status IN ('paid', 'failed', 'canceled')
      AND p.id IN (SELECT q.id FROM makegood.provider_payouts q WHERE q.changed_xid >= p_since
                   UNION SELECT b.payout_ref FROM makegood.provider_balance_transactions b
                          WHERE b.changed_xid >= p_since AND b.payout_ref IS NOT NULL
                   UNION SELECT substr(u.unit, 8) FROM makegood.reconciliation_units u
-                         WHERE u.due_at <= t.due_before AND u.unit LIKE 'payout:%');
+                         WHERE u.due_at <= t.due_before AND u.unit LIKE 'payout:%'
+                  UNION SELECT substr(f.unit, 8) FROM makegood.reconciliation_findings f
+                         WHERE f.state = 'ignored' AND f.ignored_until <= t.now_at AND f.unit LIKE 'payout:%');
 END
 $$;
 COMMENT ON FUNCTION makegood.see_payouts_and_fees(xid8) IS 'Judges payouts (D29) and fees (D30) that changed since a transaction.';

@@ -36,6 +36,9 @@ BEGIN
   IF v.obstacle IS NULL THEN
     SELECT q.obstacle, q.reason INTO v FROM makegood.find_obstacle(f, p_terms) AS q;
   END IF;
+  IF v.obstacle IS NULL AND o.state IS DISTINCT FROM 'approved' THEN
+    SELECT q.obstacle, q.reason INTO v FROM makegood.find_flood(f, p_terms) AS q;
+  END IF;
   IF v.obstacle IS NULL AND coalesce((SELECT p.dry_run FROM makegood.remedy_policy p
        WHERE p.environment = makegood.environment_of(p_terms) AND p.class = f.class), true) THEN
     SELECT 'dry_run' AS obstacle, format('%s is only told about in %s', f.class, makegood.environment_of(p_terms)) AS reason INTO v;
@@ -314,20 +317,25 @@ COMMENT ON FUNCTION makegood.tell_books_again(integer) IS 'Tries again to tell o
 
 -- What a run could do, with what is in the way of each: everything a decision needs. Reads only. A page at a time
 -- (p_after: the last finding of the page before), so that what is in the way of the oldest is in nobody else's.
+-- The run of one window is about that window: it does nothing about what it has not looked at.
 CREATE OR REPLACE FUNCTION makegood.list_remedies(
   p_run_id uuid, p_terms jsonb, p_classes text[], p_limit integer, p_after uuid DEFAULT NULL)
 RETURNS TABLE (finding_id uuid, class text, unit text, order_id text, charge_id text, currency text, remedy text,
                finding_state text, amount_minor bigint, dry_run boolean, approval text, obstacle text, reason text,
                cap text, cap_reason text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_only uuid := (SELECT r.id FROM makegood.reconciliation_runs r WHERE r.id = p_run_id AND r.kind = 'window');
 BEGIN
   RETURN QUERY
   SELECT f.id, f.class, f.unit, f.order_id, f.charge_id, f.currency, f.remedy, f.state, a.amount_minor,
-         coalesce(p.dry_run, true), o.state, coalesce(w.obstacle, b.obstacle), coalesce(w.reason, b.reason), k.obstacle, k.reason
+         coalesce(p.dry_run, true), o.state, coalesce(w.obstacle, b.obstacle, n.obstacle),
+         coalesce(w.reason, b.reason, n.reason), k.obstacle, k.reason
     FROM (SELECT q.id FROM makegood.reconciliation_findings q
            WHERE (q.state = 'open' OR (q.state = 'acknowledged' AND EXISTS (
                    SELECT FROM makegood.reconciliation_remedies g WHERE g.finding_id = q.id AND g.state = 'approved')))
              AND q.remedy NOT IN ('human', 'wait') AND (p_classes IS NULL OR q.class = ANY (p_classes))
+             AND (v_only IS NULL OR q.last_seen_run = v_only)
              AND (p_after IS NULL OR (q.first_seen_at, q.id) > (
                    SELECT l.first_seen_at, l.id FROM makegood.reconciliation_findings l WHERE l.id = p_after))
            ORDER BY q.first_seen_at, q.id LIMIT p_limit) AS c
@@ -340,6 +348,7 @@ BEGIN
     LEFT JOIN makegood.remedy_policy p ON p.environment = makegood.environment_of(p_terms) AND p.class = f.class
     LEFT JOIN makegood.reconciliation_remedies o ON o.finding_id = f.id
      AND o.state IN ('proposed', 'awaiting_approval', 'approved', 'started')
+    LEFT JOIN LATERAL makegood.find_flood(f, p_terms) AS n ON o.state IS DISTINCT FROM 'approved'
    ORDER BY f.first_seen_at, f.id;
 END
 $$;

@@ -1,6 +1,20 @@
 -- What may keep a remedy from being done. Asked for a preview, again under the finding's lock when it starts, and again
 -- by its own check right before the money moves: one set of rules. No row means that nothing is in the way.
 
+-- How many findings a run of its kind may open before people have to look first.
+CREATE OR REPLACE FUNCTION makegood.count_normal(r makegood.reconciliation_runs, p_terms jsonb)
+RETURNS TABLE (most double precision, median double precision)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT greatest((p_terms->>'breaker_min')::double precision, (p_terms->>'breaker_factor')::double precision * m.median),
+         m.median
+    FROM (SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY q.opened), 0) AS median
+            FROM makegood.reconciliation_runs q
+           WHERE q.kind = r.kind AND q.state = 'matched' AND q.started_at < r.started_at
+             AND q.started_at >= r.started_at - interval '7 days') AS m
+$$;
+COMMENT ON FUNCTION makegood.count_normal(makegood.reconciliation_runs, jsonb) IS
+  'Up to how many opened findings a run is normal, and the median of the 7 days before it.';
+
 -- Of a whole run: the kill switch, a source that cannot be trusted, counts that are not normal.
 CREATE OR REPLACE FUNCTION makegood.find_run_obstacle(p_run_id uuid, p_terms jsonb)
 RETURNS TABLE (obstacle text, reason text)
@@ -8,8 +22,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp A
 DECLARE
   r makegood.reconciliation_runs;
   s makegood.remedy_switch;
-  v_median double precision;
-  v_most double precision;
+  n record;
 BEGIN
   SELECT * INTO s FROM makegood.remedy_switch;
   IF s.stopped THEN
@@ -24,14 +37,10 @@ BEGIN
   ELSIF r.finished_at < clock_timestamp() - make_interval(secs => (p_terms->>'run_age_seconds_max')::double precision) THEN
     RETURN QUERY SELECT 'stale', format('the run ended at %s: reconcile again first', r.finished_at);
   ELSE
-    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY q.opened) INTO v_median FROM makegood.reconciliation_runs q
-     WHERE q.kind = r.kind AND q.state = 'matched' AND q.started_at < r.started_at
-       AND q.started_at >= r.started_at - interval '7 days';
-    v_most := greatest((p_terms->>'breaker_min')::double precision,
-                       (p_terms->>'breaker_factor')::double precision * coalesce(v_median, 0));
-    IF r.opened > v_most THEN
+    SELECT * INTO n FROM makegood.count_normal(r, p_terms);
+    IF r.opened > n.most THEN
       RETURN QUERY SELECT 'abnormal', format('the run opened %s findings; up to %s are normal after a median of %s in 7 days',
-                                             r.opened, v_most, coalesce(v_median, 0));
+                                             r.opened, n.most, n.median);
     END IF;
   END IF;
 END
@@ -52,6 +61,32 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION makegood.charges_of(makegood.reconciliation_findings) IS 'The ids of every charge that a finding''s order may have.';
+
+-- Of one finding: the run that opened it opened too many. That run did nothing about any of them, and the runs after it,
+-- which open few, must not either: only a person knows whether all of these are true.
+CREATE OR REPLACE FUNCTION makegood.find_flood(f makegood.reconciliation_findings, p_terms jsonb)
+RETURNS TABLE (obstacle text, reason text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r makegood.reconciliation_runs;
+  n record;
+BEGIN
+  SELECT q.* INTO r FROM makegood.reconciliation_runs q WHERE q.id = coalesce(
+    CASE WHEN f.reopened > 0 THEN (
+      SELECT h.run_id FROM makegood.reconciliation_history h
+       WHERE h.finding_id = f.id AND h.to_state = 'open' AND h.changed_by = 'run' ORDER BY h.id DESC LIMIT 1) END,
+    f.first_seen_run);
+  IF r.opened > (p_terms->>'breaker_min')::double precision THEN
+    SELECT * INTO n FROM makegood.count_normal(r, p_terms);
+    IF r.opened > n.most THEN
+      RETURN QUERY SELECT 'flood', format('it was opened with %s others on %s, where up to %s are normal: a person looks first',
+                                          r.opened - 1, r.started_at, n.most);
+    END IF;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION makegood.find_flood(makegood.reconciliation_findings, jsonb) IS
+  'Whether a finding was opened, or reopened, by a run that opened abnormally many; no row if not.';
 
 -- Whether the books of a finding's unit have changed since the run that last saw it: then the verdict is an old one, and
 -- the next run judges anew. A charge that arrived in the meantime is seen here.

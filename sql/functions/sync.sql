@@ -156,13 +156,30 @@ CREATE OR REPLACE FUNCTION makegood.release_sync(p_provider text, p_collection t
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE makegood.provider_sync AS s
-     SET lease_owner = NULL, lease_until = NULL, error = left(p_error, 2000), updated_at = clock_timestamp()
+     SET lease_owner = NULL, lease_until = NULL, error = left(p_error, 2000), updated_at = clock_timestamp(),
+         fetched_at = CASE WHEN p_error IS NULL THEN clock_timestamp() ELSE s.fetched_at END
    WHERE s.provider = p_provider AND s.collection = p_collection AND s.fence = p_fence;
   RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION makegood.release_sync(text, text, bigint, text) IS
   'Gives a collection back, with why it is not complete or null; nothing happens under an older fence.';
+
+-- Where nothing is fetched, what fetches before that never completed has no say in how far the books are.
+CREATE OR REPLACE FUNCTION makegood.forget_sync(p_provider text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_gone bigint;
+BEGIN
+  DELETE FROM makegood.provider_sync AS s
+   WHERE s.provider = p_provider AND s.watermark IS NULL AND s.fence > 0 AND s.lease_owner IS NULL
+     AND NOT EXISTS (SELECT FROM makegood.provider_windows w WHERE w.provider = s.provider AND w.collection = s.collection);
+  GET DIAGNOSTICS v_gone = ROW_COUNT;
+  RETURN v_gone;
+END
+$$;
+COMMENT ON FUNCTION makegood.forget_sync(text) IS
+  'Forgets collections of a provider of which no fetch ever read anything; returns how many.';
 
 -- What may still change at the provider without being new: each fetch reads these one by one, a sample where they are many.
 CREATE OR REPLACE FUNCTION makegood.find_open_rows(p_provider text, p_collection text, p_limit integer) RETURNS SETOF text
@@ -206,6 +223,22 @@ END
 $$;
 COMMENT ON FUNCTION makegood.put_provider_updates(text, text, bigint, double precision, text, jsonb, text) IS
   'Stores rows of p_target that were read beside the windows of a collection, under its fence; null when it is another''s.';
+
+-- A payout that was made by hand: the provider does not say what it is made of, so nobody asks again, and nothing is added up.
+CREATE OR REPLACE FUNCTION makegood.put_payout_without_parts(
+  p_provider text, p_collection text, p_fence bigint, p_lease_seconds double precision, p_payout text)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT makegood.keep_sync(p_provider, p_collection, p_fence, p_lease_seconds) THEN
+    RETURN false;
+  END IF;
+  INSERT INTO makegood.provider_payouts_read (payout_id, with_parts) VALUES (p_payout, false) ON CONFLICT (payout_id) DO NOTHING;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION makegood.put_payout_without_parts(text, text, bigint, double precision, text) IS
+  'Notes that a payout''s parts cannot be asked for, under the fence of its collection; false when it is another''s.';
 
 CREATE OR REPLACE FUNCTION makegood.find_payouts_to_read(p_provider text, p_limit integer) RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -296,6 +296,19 @@ def test_parquet_gives_the_same_as_csv(database: DatabaseUrls, tmp_path: Path) -
     assert everything(database) == before
 
 
+def test_reader_tells_how_far_it_is_of_how_much_there_is_whatever_the_kind(
+    database: DatabaseUrls, tmp_path: Path
+) -> None:
+    lines = [movement(n) for n in range(1, 2500)]
+    columns = dict(zip(BALANCE, zip(*lines, strict=True), strict=True))
+    parquet.write_table(pa.table(columns), tmp_path / "b.parquet")
+    for path in (write(tmp_path / "b.csv", lines), tmp_path / "b.parquet"):
+        told: list[float] = []
+        take(database, path, tell=lambda _, position, told=told: told.append(position))
+        assert told == sorted(told)
+        assert told[-1] == files.count_to_read(path)
+
+
 def test_parquet_with_money_in_binary_fractions_is_refused(database: DatabaseUrls, tmp_path: Path) -> None:
     columns: dict[str, Any] = {name: [cell] for name, cell in zip(BALANCE, movement(1), strict=True)}
     parquet.write_table(pa.table({**columns, "gross": [19.99]}), tmp_path / "b.parquet")
@@ -505,3 +518,19 @@ def test_import_within_a_memory_smaller_than_the_file_completes(database: Databa
 
 def test_long_lines_are_bounded_before_anything_is_made_of_them() -> None:
     assert files.LINE_BYTES_MAX <= 1024 * 1024
+
+
+def test_charge_that_was_captured_in_parts_is_the_sum_of_its_lines(database: DatabaseUrls, tmp_path: Path) -> None:
+    """In one file, on lines far apart, and in the next month's; a line that comes twice counts once."""
+    parts = [movement(n, charge_id="ch_1", source_id="ch_1", payment_intent_id="pi_1") for n in (1, 2)]
+    later = movement(3, charge_id="ch_1", source_id="ch_1", payment_intent_id="pi_1", gross="0.02", net="-0.86")
+    between = [movement(n) for n in range(100, 1200)]
+
+    take(database, write(tmp_path / "november.csv", [parts[0], *between, parts[1], parts[1]]))
+    assert held(database, "charges")["ch_1"]["captured_minor"] == 2 * 1999
+    take(database, write(tmp_path / "december.csv", [later, movement(4)]))
+
+    charge = held(database, "charges")["ch_1"]
+    assert (charge["captured_minor"], charge["amount_minor"], charge["order_ref"]) == (4000, 4000, "order-1")
+    assert held(database, "charges")["ch_4"]["captured_minor"] == 1999
+    assert take(database, write(tmp_path / "november.csv", [parts[0], *between, parts[1]])).counts["changed"] == 0

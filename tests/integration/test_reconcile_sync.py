@@ -14,10 +14,10 @@ import stripe
 from databases import DatabaseUrls
 
 from makegood.database import Database
-from makegood.gateways.ledger import Ledger
+from makegood.gateways.ledger import UPDATES, Ledger
 from makegood.reconciliation import sync as module
 from makegood.reconciliation.rate import Bucket
-from makegood.reconciliation.source import Page, SourceRefused
+from makegood.reconciliation.source import Page, SourceRefused, SourceUnavailable
 from makegood.reconciliation.sync import sync
 from makegood.settings import Settings
 from sandbox.client import ShopControl, ShopProcess
@@ -321,6 +321,27 @@ def test_key_that_is_not_accepted_stops_the_fetch_with_what_to_do(
     assert all(row["watermark"] is None and not row["lease_owner"] for row in states(database).values())
 
 
+@pytest.mark.parametrize("away", ["unauthorized", "down"])
+def test_provider_that_is_not_there_after_a_good_fetch_is_said_by_every_collection(
+    database: DatabaseUrls, shopper: Shopper, settings: Settings, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    """The first question fails already, before anything is claimed: the good fetch before says nothing of this."""
+    monkeypatch.setattr(module, "ATTEMPTS_MAX", 1)
+    shopper.later()
+    fetch(database, shopper, settings)
+    marks = {name: row["watermark"] for name, row in states(database).items()}
+    if away == "down":
+        shopper.control.set_faults({"rules": [{"operation": "list", "fault": "error_503"}]})
+    with pytest.raises((SourceRefused, SourceUnavailable)):
+        fetch(database, shopper, settings, key="sk_live_wrong" if away == "unauthorized" else "sk_test_shop")
+    said = "does not accept the key" if away == "unauthorized" else "does not answer"
+    assert all(said in row["error"] and not row["lease_owner"] for row in states(database).values())
+    assert {name: row["watermark"] for name, row in states(database).items()} == marks
+    shopper.control.clear_faults()
+    fetch(database, shopper, settings)
+    assert all(row["error"] is None for row in states(database).values())
+
+
 @pytest.mark.parametrize("fault", ["rate_limited", "error_503", "reset_before", "truncated", "malformed"])
 def test_provider_that_is_only_busy_is_asked_again(
     database: DatabaseUrls, shopper: Shopper, settings: Settings, fault: str
@@ -365,6 +386,24 @@ def test_object_in_an_unknown_currency_is_kept_aside_and_the_rest_goes_on(
     (kept,) = database.rows("SELECT * FROM makegood.provider_rejects")
     assert "KES does not exist" in kept["reason"]
     assert at(database) is not None
+
+
+def test_charge_that_succeeds_is_named_by_its_event_however_old_it_is(
+    database: DatabaseUrls, shopper: Shopper, settings: Settings
+) -> None:
+    """A bank debit is days old when it does; among many that may still change, chance alone would find it."""
+    paid = shopper.pay("order-1")
+
+    async def ask() -> Any:
+        ledger = Ledger("sk_test_shop", str(settings.stripe_api_base), bucket=Bucket(1000))
+        try:
+            return await ledger.list_updates("charges", 0)
+        finally:
+            await ledger.close()
+
+    named, _ = asyncio.run(ask())
+    assert list(named) == [paid.latest_charge]
+    assert "charge.failed" in UPDATES["charges"]
 
 
 # Two at once

@@ -17,14 +17,16 @@ import pytest
 from books import Books, Case, Charge, Dispute, Order, Refund
 from databases import DatabaseUrls
 from psycopg.types.json import Jsonb
+from remedying import Plot
 from rich.console import Console
 from sweeps import surroundings
 
 from makegood import reconciling
 from makegood.cli import app, output
-from makegood.errors import InputError, UnknownOrder
+from makegood.errors import InputError, TransientError, UnknownOrder
 from makegood.reconciliation.report import find_problems
 from makegood.settings import Settings, get_settings
+from sandbox.client import ShopControl
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 DOUBLE = Case("double", Order(), (Charge(1000), Charge(1000)))
@@ -169,7 +171,9 @@ def test_report_is_written_in_every_format(ask: Run, books: Books, tmp_path: Pat
         assert done.returncode == 1, done.stderr
         assert order in (tmp_path / f"out.{form}").read_text()
     rows = list(csv.DictReader(io.StringIO(ask("report", "--format", "csv").stdout)))
-    assert {row["row"] for row in rows} == {"provider", "matched", "pending", "class", "off_by", "open", "finding"}
+    assert {row["row"] for row in rows} == {
+        *("missed", "provider", "matched", "pending", "class", "off_by", "open", "finding")
+    }
 
 
 def test_report_that_cannot_be_written_says_so(ask: Run, books: Books) -> None:
@@ -229,6 +233,25 @@ def test_hostile_name_steers_no_terminal(ask: Run, books: Books, monkeypatch: py
         assert "\x1b" not in shown
         assert "\u202e" not in shown
         assert "\\x1b[2J[red]\\u202ex-1" in shown or arguments[0] == "report"
+
+
+def test_row_that_became_visible_too_late_for_the_hourly_fetches_is_found_at_night(
+    here: Path, books: Books, shop: ShopControl, database: DatabaseUrls, settings: Settings
+) -> None:
+    plot = Plot(database, str(settings.stripe_api_base), settings)
+    charge = plot.charge("order-1")
+    plot.close()
+    books.rows("DELETE FROM makegood.provider_sync")
+    shop.advance_clock(3 * 3600)
+    reconciling.sync_charges(begin(kind="incremental"))
+    books.rows("DELETE FROM makegood.provider_charges")  # it was not in any list yet
+    shop.advance_clock(60)
+
+    def fetched(kind: str) -> list[str]:
+        reconciling.sync_charges(begin(kind=kind))
+        return [row["id"] for row in books.rows("SELECT id FROM makegood.provider_charges")]
+
+    assert (fetched("incremental"), fetched("full")) == ([], [charge])
 
 
 # As its tasks run
@@ -324,6 +347,42 @@ def test_window_without_an_end_is_refused_before_a_run_is_opened(here: Path, boo
         begin(since="2026-01-01")
 
     assert books.rows("SELECT 1 FROM makegood.job_runs") == []
+
+
+# A source that cannot be relied upon
+
+
+def test_provider_that_refuses_the_key_makes_the_run_stale_however_good_the_fetch_before_was(
+    makegood: Run, books: Books
+) -> None:
+    books.write(DOUBLE)
+
+    done = makegood("--json", MAKEGOOD_STRIPE_API_KEY="sk_live_wrong")
+
+    (run,) = books.rows("SELECT * FROM makegood.reconciliation_runs")
+    assert "does not accept the key" in run["stale"], done.stderr
+    assert {row["class"] for row in books.findings()} >= {"D32"}
+
+
+@pytest.mark.parametrize("until", ["60 seconds", "-60 seconds"])
+def test_collection_that_another_has_or_died_over_is_not_complete(here: Path, books: Books, until: str) -> None:
+    books.rows("SELECT * FROM makegood.claim_sync('stripe', 'refunds', 'another', 60)")
+    books.rows(
+        "UPDATE makegood.provider_sync SET lease_until = clock_timestamp() + %s::interval WHERE lease_owner <> ''",
+        until,
+    )
+    run_id = begin()
+
+    reconciling.match_run(run_id)
+
+    assert "stripe/refunds is being fetched" in (reconciling.get_report(run_id).run.stale or "")
+
+
+def test_fetch_that_finds_another_at_it_is_no_complete_one(here: Path, books: Books, shop: ShopControl) -> None:
+    books.rows("SELECT * FROM makegood.claim_sync('stripe', 'refunds', 'another', 60)")
+
+    with pytest.raises(TransientError, match="refunds could not be fetched to the end"):
+        reconciling.sync_charges(begin())
 
 
 # Alerts

@@ -97,6 +97,25 @@ def test_run_that_cannot_be_trusted_says_why(run: dict[str, Any], said: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"kind": "full", "missed": 0}, "Checked: the hourly runs missed nothing."),
+        ({"kind": "full", "missed": 1234}, "The hourly runs missed 1,234 verdicts."),
+        ({"kind": "full", "missed": None}, "Not checked whether the hourly runs missed anything"),
+        ({"kind": "incremental", "missed": None}, None),
+        ({"kind": "full", "missed": None, "state": "running", "finished_at": None}, None),
+    ],
+)
+def test_full_run_says_whether_the_hourly_ones_missed_anything_in_every_format(
+    run: dict[str, Any], said: str | None
+) -> None:
+    report = make_report(reports.document(**run))
+
+    shown = (as_text(report), render_html(report), render_csv(report), json.dumps(to_document(report), default=_plain))
+    assert all((said in " ".join(text.split())) if said else "hecked" not in text for text in shown)
+
+
+@pytest.mark.parametrize(
     ("finding", "needed"),
     [
         ({"class_": "D10", "remedy": "human"}, 1),

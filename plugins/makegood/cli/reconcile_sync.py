@@ -60,15 +60,23 @@ def check_collections(chosen: list[str] | None) -> list[str]:
 
 
 def parse_since(text: str | None) -> int | None:
-    """Seconds since 1970 of a day or a moment; without an offset it is UTC, whatever the machine's zone."""
+    """Seconds since 1970 of a day or a moment."""
+    moment = parse_moment("--since", text)
+    return None if moment is None else int(moment.timestamp())
+
+
+def parse_moment(option: str, text: str | None) -> datetime | None:
+    """A day or a moment; without an offset it is UTC, whatever the machine's zone."""
     if text is None:
         return None
     try:
         # A week or a bare number is a date to Python, and hardly one to a person.
         moment = datetime.fromisoformat(text.strip() if re.match(r"\d{4}-\d{2}-\d{2}", text.strip()) else "")
     except ValueError:
-        raise InputError(f"--since is {text!r}; it must be a day such as 2026-11-01, or 2026-11-01T12:00:00Z") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+        raise InputError(
+            f"{option} is {text!r}; it must be a day such as 2026-11-01, or 2026-11-01T12:00:00Z"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _run(chosen: list[str], since: int | None, *, show: bool) -> tuple[Counter[str], Mapping[str, Any]]:

@@ -28,7 +28,15 @@ PROVIDER = "stripe"
 REQUEST_SECONDS = 30.0  # a page of a hundred takes a second or two on a bad day
 # What tells of a change to an object that may be older than any window, per collection.
 UPDATES: Mapping[str, tuple[str, ...]] = {
-    "charges": ("charge.captured", "charge.expired", "charge.updated", "payment_intent.canceled"),
+    # A bank debit succeeds or fails days after it was made.
+    "charges": (
+        "charge.succeeded",
+        "charge.failed",
+        "charge.captured",
+        "charge.expired",
+        "charge.updated",
+        "payment_intent.canceled",
+    ),
     "refunds": ("refund.updated", "refund.failed", "charge.refund.updated"),
     "disputes": (
         "charge.dispute.updated",

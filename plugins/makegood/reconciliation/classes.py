@@ -40,7 +40,10 @@ NAMES = {
     "D29": ("Payout differs", "A payout is not the sum of what it is made of."),
     "D30": ("Unusual fee", "The provider's fee is outside the expected band."),
     "D31": ("Ambiguous", "More than one order or payment could be meant."),
-    "D32": ("Stale source", "The provider's books are not here completely; nothing is put right until they are."),
+    "D32": (
+        "Stale source",
+        "Some of the provider's books are not here; without charges, refunds and disputes nothing is put right.",
+    ),
 }
 
 REMEDIES = {

@@ -45,6 +45,14 @@ def is_parquet(path: Path) -> bool:
         return path.suffix.lower() in {".parquet", ".pq"} or file.read(4) == PARQUET_MAGIC
 
 
+def count_to_read(path: Path) -> int:
+    """Of how much a reader tells how far it is: bytes of CSV, rows of Parquet."""
+    if not is_parquet(path):
+        return path.stat().st_size
+    with ParquetFile(path) as file:
+        return file.rows
+
+
 def fingerprint(path: Path, *how: str) -> str:
     """Of every byte of the file and of how it is read."""
     digest = hashlib.sha256()

@@ -3,6 +3,9 @@
 Each batch of lines, what was kept aside of it and how far the file is are one transaction: an import that was killed
 goes on after its last batch, and the same file again changes nothing. A bad line is kept aside with number and reason.
 
+Up to when the books are complete with a file, only whoever delivers it knows: its own last row proves nothing. Said
+with ``complete_until`` it moves the watermark; until it is said once, no run judges by these books.
+
 Weakness: a file that lost whole lines at its end, after a line end, looks like a shorter one.
 """
 
@@ -12,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +46,16 @@ class Imported:
     resumed_after: int
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[int, str]] = field(default_factory=list)
+    collections: list[Complete] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Complete:
+    """How far a collection of the file's provider is complete; ``reason``: why it did not move though it was to."""
+
+    collection: str
+    watermark: datetime | None
+    reason: str | None
 
 
 @dataclass
@@ -61,9 +75,13 @@ async def import_file(
     provider: str | None = None,
     encoding: str | None = None,
     livemode: bool,
+    complete_until: datetime | None = None,
+    complete_from: datetime | None = None,
     tell: Tell = lambda counts, read: None,
 ) -> Imported:
-    """``tell`` hears of each batch: what it came to, and how many bytes (of Parquet: rows) have been read in all."""
+    """With this file the provider's books are complete until then, and it has everything from ``complete_from`` on.
+
+    ``tell`` hears of each batch: what it came to, and how many bytes (of Parquet: rows) have been read in all."""
     check_file(path)
     rows = await database.call("SELECT code, exponent FROM makegood.currencies")
     exponents = {row["code"]: row["exponent"] for row in rows}
@@ -80,7 +98,18 @@ async def import_file(
             await _put(database, begun, batch, done, tell)
         ended = await database.call("SELECT makegood.finish_import(%s, %s) AS counts", (begun["id"], begun["fence"]))
         _check_ours(ended[0]["counts"], path)
+        done.collections = await _complete(database, done, opened.mapping, complete_until, complete_from)
         return done
+
+
+async def _complete(
+    database: Database, done: Imported, mapping: ReportMapping, until: datetime | None, since: datetime | None
+) -> list[Complete]:
+    rows = await database.call(
+        "SELECT * FROM makegood.complete_import(%s, %s, %s, %s)",
+        (done.import_id, sorted({rule.collection for rule in mapping.rules}), until, since),
+    )
+    return [Complete(row["collection"], row["watermark"], row["reason"]) for row in rows]
 
 
 @dataclass

@@ -199,6 +199,17 @@ def find_problems(report: Report) -> list[str]:
     return problems
 
 
+def describe_check(run: Run) -> str | None:
+    """Whether the hourly runs before a full one missed anything, or that it was not looked at; None for other runs."""
+    if run.kind != "full" or run.state != "matched":
+        return None
+    if run.missed is None:
+        return "Not checked whether the hourly runs missed anything: there were none, or too much has changed since."
+    if run.missed:
+        return f"The hourly runs missed {run.missed:,} verdicts."
+    return "Checked: the hourly runs missed nothing."
+
+
 def summarise(report: Report) -> str:
     """One sentence for whoever reads only one."""
     if not report.adds_up:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from makegood.reconciliation.classes import name_of
-from makegood.reconciliation.report import Finding, Line, Report, Totals
+from makegood.reconciliation.report import Finding, Line, Report, Totals, describe_check
 
 COLUMNS = (
     "row",
@@ -36,7 +36,7 @@ Row = dict[str, Cell]
 
 
 def render_csv(report: Report) -> str:
-    """Totals and their parts, then what stands by class, then each finding; the first column says which."""
+    """What a full run checked, totals with parts, what stands by class, each finding; the first column says what."""
     with io.StringIO(newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\r\n")
         writer.writeheader()
@@ -56,6 +56,8 @@ def guard(value: Cell) -> str:
 
 
 def _rows(report: Report) -> Iterator[Row]:
+    if check := describe_check(report.run):
+        yield {"row": "missed", "count": report.run.missed, "name": check}
     for totals in report.totals:
         yield from _totals_rows(totals)
     for one in report.standings:

@@ -13,6 +13,7 @@ from makegood.reconciliation.report import (
     Run,
     Standing,
     Totals,
+    describe_check,
     find_problems,
     summarise,
 )
@@ -26,6 +27,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "summary": summarise(report),
         "adds_up": report.adds_up,
         "problems": find_problems(report),
+        "check": describe_check(report.run),
         "open": report.open_findings,
         "need_somebody": report.need_somebody,
         "at_risk_minor": report.at_risk(),

@@ -21,6 +21,7 @@ from makegood.reconciliation.report import (
     Standing,
     Totals,
     age_of,
+    describe_check,
     describe_run,
     find_problems,
     summarise,
@@ -73,6 +74,7 @@ def _header(report: Report) -> Markup:
         tag("p", "makegood · reconciliation", class_="over"),
         tag("h1", f"{_when(report.run.started_at)} UTC"),
         tag("p", describe_run(report.run), class_="quiet"),
+        tag("p", describe_check(report.run), class_="quiet") if describe_check(report.run) else None,
         tag(
             "div",
             tag("strong", summarise(report)),

@@ -7,7 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from makegood.reconciliation.classes import REMEDIES, name_of
-from makegood.reconciliation.report import Line, Report, Totals, age_of, describe_run, find_problems, summarise
+from makegood.reconciliation.report import (
+    Line,
+    Report,
+    Totals,
+    age_of,
+    describe_check,
+    describe_run,
+    find_problems,
+    summarise,
+)
 from makegood.story import harmless
 
 FINDINGS_SHOWN = 20
@@ -57,6 +66,8 @@ def _verdict(report: Report) -> list[RenderableType]:
     lines += [Text(harmless(problem), style="red") for problem in find_problems(report)]
     run = report.run
     lines.append(Text(f"{run.looked_at:,} units judged, {run.opened:,} findings opened, {run.closed:,} closed"))
+    if check := describe_check(run):
+        lines.append(Text(check))
     return lines
 
 

@@ -116,9 +116,14 @@ async def sync(
     """One fetch of the given collections, side by side. Counts are named ``charges.pages``, ``charges.rows`` and so on.
 
     A collection that could not be completed counts ``failed`` and says why in ``provider_sync``; the others go on. A
-    key that the provider does not accept is raised, once all have been given back.
+    key that the provider does not accept is raised, once all have been given back. A provider that is not there at all
+    is raised too, and every collection says so: what was complete an hour ago is not what remedies may rest on.
     """
-    now = await _now(database, ledger, settings)
+    try:
+        now = await _now(database, ledger, settings)
+    except (SourceRefused, SourceUnavailable, PermanentError) as error:
+        await asyncio.gather(*(_say(database, ledger, settings, name, str(error)) for name in collections))
+        raise
     fetches = [_fetch(database, ledger, settings, name, int(now.timestamp()), since, tell) for name in collections]
     ends = await asyncio.gather(*fetches, return_exceptions=True)
     for end in ends:
@@ -132,18 +137,38 @@ async def _now(database: Database, ledger: Source, settings: Settings) -> dateti
     return await Work(ledger, database, settings, "balance_transactions", 0, lambda _: None).ask(ledger.now)
 
 
-async def _fetch(
-    database: Database, ledger: Source, settings: Settings, collection: str, now: int, since: int | None, tell: Tell
-) -> Counter[str]:
+async def _claim(database: Database, ledger: Source, settings: Settings, collection: str) -> dict[str, Any] | None:
+    """Fence and watermark of the collection; None while somebody else has it."""
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"[:200]
     claimed = await database.call(
         "SELECT * FROM makegood.claim_sync(%s, %s, %s, %s)",
         (ledger.provider, collection, owner, settings.lease_seconds),
     )
-    if not claimed:
+    return claimed[0] if claimed else None
+
+
+async def _release(database: Database, key: tuple[str, str, int], error: str | None) -> None:
+    """Without its answer too: the lease runs out, and until then the collection does not count as complete."""
+    with contextlib.suppress(MakegoodError):
+        await database.call("SELECT makegood.release_sync(%s, %s, %s, %s)", (*key, error))
+
+
+async def _say(database: Database, ledger: Source, settings: Settings, collection: str, error: str) -> None:
+    """Why nothing of it could be fetched. Who has it now says for itself what becomes of it."""
+    with contextlib.suppress(MakegoodError):
+        claimed = await _claim(database, ledger, settings, collection)
+        if claimed is not None:
+            await _release(database, (ledger.provider, collection, claimed["fence"]), error)
+
+
+async def _fetch(
+    database: Database, ledger: Source, settings: Settings, collection: str, now: int, since: int | None, tell: Tell
+) -> Counter[str]:
+    claimed = await _claim(database, ledger, settings, collection)
+    if claimed is None:
         return Counter({f"{collection}.busy": 1})
-    work = Work(ledger, database, settings, collection, claimed[0]["fence"], tell)
-    mark = claimed[0]["watermark"]
+    work = Work(ledger, database, settings, collection, claimed["fence"], tell)
+    mark = claimed["watermark"]
     error: str | None = "the fetch was interrupted"
     try:
         error = await _complete(work, None if mark is None else int(mark.timestamp()), now, since)
@@ -156,8 +181,7 @@ async def _fetch(
     except (SourceUnavailable, PermanentError) as problem:
         error = str(problem)
     finally:
-        with contextlib.suppress(MakegoodError):
-            await database.call("SELECT makegood.release_sync(%s, %s, %s, %s)", (*work.key, error))
+        await _release(database, work.key, error)
     if error is not None:
         log.warning("sync.incomplete", collection=collection, error=error)
         work.counts["failed"] += 1
@@ -387,13 +411,22 @@ async def _read_payout(work: Work, payout_id: str) -> None:
             page = await work.ask(partial(work.source.list_payout, payout_id, after=after))
         except SourceWrong as error:  # one that was made by hand has no parts that could be asked for
             log.info("sync.payout_without_parts", payout=payout_id, error=str(error))
-            page = Page((), (), (), False)
+            await _store_without_parts(work, payout_id)
+            return
         if page.has_more and (not page.ids or page.ids[-1] == after):
             raise SourceWrong(f"the parts of {payout_id}: the list says that there is more and shows nothing new")
         await _store_beside(work, "balance_transactions", page, None if page.has_more else payout_id)
         if not page.has_more:
             return
         after = page.ids[-1]
+
+
+async def _store_without_parts(work: Work, payout_id: str) -> None:
+    (row,) = await work.database.call(
+        "SELECT makegood.put_payout_without_parts(%s, %s, %s, %s, %s) AS put", (*work.key, work.lease, payout_id)
+    )
+    if not row["put"]:
+        raise LeaseLost(f"{work.collection} was taken over by another fetch")
 
 
 async def _store_beside(work: Work, target: str, page: Page, payout: str | None, *, pages: int = 1) -> None:

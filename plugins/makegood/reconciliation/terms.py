@@ -24,6 +24,7 @@ class Terms:
     fee_parts_min: int
     fee_parts_max: int
     fee_fixed_minor: int
+    files_stale_after_seconds: float = 3 * 86400.0
 
     def to_document(self) -> dict[str, Any]:
         return asdict(self)
@@ -41,4 +42,5 @@ def make_terms(settings: Settings) -> Terms:
         fee_parts_min=settings.reconcile_fee_parts_min,
         fee_parts_max=settings.reconcile_fee_parts_max,
         fee_fixed_minor=settings.reconcile_fee_fixed_minor,
+        files_stale_after_seconds=settings.reconcile_files_stale_after_seconds,
     )

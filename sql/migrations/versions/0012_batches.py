@@ -2,9 +2,9 @@
 
 from makegood.migrations import run_file
 
-revision = "0013"
-down_revision = "0009"
+revision = "0012"
+down_revision = "0011"
 
 
 def upgrade() -> None:
-    run_file("migrations/0013_batches.sql")
+    run_file("migrations/0012_batches.sql")
