@@ -19,8 +19,11 @@ from makegood.errors import ConfigurationError
 PREFIX = "MAKEGOOD_"
 # Keys of contexts and payloads whose values are somebody's own; a dot or an underscore is the same to them.
 PERSONAL = (
-    "name", "*_name", "email", "*email*", "phone", "*phone*", "mobile", "address", "*address*", "street", "city",
-    "postcode", "zip", "iban", "card", "card_number", "*_card", "birth*", "passport*", "ip", "ip_*",
+    "name", "*_name", "firstname", "lastname", "surname", "forename", "fullname", "nickname", "username",
+    "email", "*email*", "phone", "*phone*", "mobile", "tel", "fax", "address", "*address*", "street*", "city", "town",
+    "*postcode*", "*postal*", "zip", "zip_*", "zipcode", "*birth*", "dob", "passport*", "ssn", "tax_id", "*national_id",
+    "iban", "*_iban", "account_number", "card", "card_number", "cardnumber", "*_card", "card_holder", "cardholder*",
+    "cvc", "cvv", "ip", "ip_*", "*_ip",
 )  # fmt: skip
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 

@@ -96,6 +96,15 @@ def test_job_needs_a_person_when_it_failed_or_did_not_run(row: dict[str, Any], t
     assert len(needs) == (text is not None)
 
 
+def test_error_that_a_need_tells_has_no_address_and_no_card_in_it() -> None:
+    error = f"{'x' * 105} ann@example.com and 4242 4242 4242 4242"
+    breaker = {"provider": "payments", "error": error, "open_seconds": 5.0}
+    found = {"held": [], "breakers": [breaker], "jobs": [job(state="failed", error=error)]}
+    needs = attention.find_needs(found, EXPONENTS)
+    assert len(needs) == 2
+    assert not [need for need in needs if "ann" in need.text or "4242 4242" in need.text]
+
+
 def test_jobs_that_are_watched_are_the_ones_there_are() -> None:
     assert set(data.JOBS) == {jobs.RECOVERY, jobs.COMPENSATION, reconciling.JOB}
 
