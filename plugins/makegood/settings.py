@@ -154,7 +154,9 @@ class Settings(BaseSettings):
     dashboard_secrets: Path | None = None
     """For oidc: the file with Streamlit's [auth] section, readable by the dashboard alone."""
     dashboard_login_claim: str = Field("email", min_length=1)
-    """For oidc: what of the identity is the login; an address that its provider calls unverified is refused."""
+    """For oidc: what of the identity is the login; an address that its provider has not verified is refused."""
+    dashboard_trust_email: bool = False
+    """For oidc: an address is believed where the provider does not say whether it has verified it, as some never do."""
     dashboard_user_header: str = Field("X-Forwarded-User", min_length=1)
     """For proxy: the header that names who is logged in."""
     dashboard_proxy_secret: SecretStr | None = None

@@ -204,11 +204,76 @@ def test_proxy_that_names_nobody_or_nonsense_logs_nobody_in() -> None:
         assert not identity.believe_proxy(lambda name, found=headers: found.get(name, []), None, PROXY)  # type: ignore[misc]
 
 
+KNOWN: dict[str, object] = {"is_logged_in": True, "email": " Ann@Example.com", "sub": "1234", "email_verified": True}
+
+
 def test_identity_provider_is_believed_when_it_has_verified_the_address() -> None:
-    known: dict[str, object] = {"is_logged_in": True, "email": " Ann@Example.com", "sub": "1234"}
-    assert identity.believe_provider(known, "email") == "ann@example.com"
-    assert identity.believe_provider(known, "sub") == "1234"
-    assert identity.believe_provider({**known, "is_logged_in": False}, "email") is None
-    for wrong in ({"email_verified": False}, {"email": None}, {"email": ["ann"]}, {"email": ""}):
+    settings = Settings(dashboard_login="oidc")
+    for told in (True, "true", "True"):
+        assert identity.believe_provider({**KNOWN, "email_verified": told}, settings) == "ann@example.com"
+    assert identity.believe_provider({**KNOWN, "is_logged_in": False}, settings) is None
+    for wrong in ({"email": None}, {"email": ["ann"]}, {"email": ""}):
         with pytest.raises(identity.Stranger):
-            identity.believe_provider({**known, **wrong}, "email")
+            identity.believe_provider({**KNOWN, **wrong}, settings)
+    by_number = Settings(dashboard_login="oidc", dashboard_login_claim="sub")
+    assert identity.believe_provider({**KNOWN, "email_verified": False}, by_number) == "1234"
+
+
+@pytest.mark.parametrize("told", [False, "false", "False", "", "0", 0, None, "yes", [True]])
+@pytest.mark.parametrize("trusting", [False, True])
+def test_address_that_its_provider_has_not_verified_is_nobodys(told: object, trusting: bool) -> None:
+    with pytest.raises(identity.Stranger, match="verified"):
+        identity.believe_provider(
+            {**KNOWN, "email_verified": told}, Settings(dashboard_login="oidc", dashboard_trust_email=trusting)
+        )
+
+
+def test_address_of_a_provider_that_never_says_is_believed_only_by_a_setting() -> None:
+    silent = {name: value for name, value in KNOWN.items() if name != "email_verified"}
+    with pytest.raises(identity.Stranger, match="verified"):
+        identity.believe_provider(silent, Settings(dashboard_login="oidc"))
+    trusting = Settings(dashboard_login="oidc", dashboard_trust_email=True)
+    assert identity.believe_provider(silent, trusting) == "ann@example.com"
+
+
+LOCAL = {"Host": "127.0.0.1:8501", "Origin": "http://127.0.0.1:8501", "User-Agent": "x"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        LOCAL,
+        {"Host": "localhost:8501", "Origin": "http://localhost:8501"},
+        {"host": "[::1]:8501", "origin": "http://[::1]:8501"},
+    ],
+)
+def test_demo_is_for_a_browser_on_this_machine(headers: dict[str, str]) -> None:
+    assert not identity.is_relayed(headers)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"X-Forwarded-For": "203.0.113.7"},
+        {"x-forwarded-host": "demo.example"},
+        {"Forwarded": "for=203.0.113.7"},
+        {"Via": "1.1 caddy"},
+        {"X-Real-IP": "203.0.113.7"},
+        {"Cf-Connecting-Ip": "203.0.113.7"},
+        {"Host": "demo.example"},
+        {"Origin": "https://demo.example"},  # a proxy that changes the host alone
+        {"Origin": "http://192.168.1.7"},  # this machine's, and anybody's in the same network
+        {"Origin": "null"},
+    ],
+)
+def test_demo_behind_a_proxy_on_this_machine_lets_nobody_in(
+    more: dict[str, str], look: Any, peopled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert identity.is_relayed({**LOCAL, **more})
+    monkeypatch.setenv("MAKEGOOD_DASHBOARD_LOGIN", "demo")
+    monkeypatch.setattr(identity, "is_relayed", lambda _: True)
+    app = look(peopled.read)
+    assert "comes through a proxy" in app.error[0].value
+    assert not app.metric
+    assert not app.button
