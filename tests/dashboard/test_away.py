@@ -91,6 +91,42 @@ def test_page_of_a_read_only_database_says_that_nothing_moves_and_shows_what_the
     assert len(app.metric) == 4
 
 
+def test_login_that_is_read_only_itself_makes_no_database_read_only(look: Any, normal: Place) -> None:
+    """Somebody made sure that the dashboard's own login never writes; everybody else still does."""
+    login = f'ALTER ROLE makegood_read IN DATABASE "{name_of(normal)}"'
+    normal.rows(f"{login} SET default_transaction_read_only = on")
+    try:
+        by_role = look(normal.read)
+    finally:
+        normal.rows(f"{login} RESET default_transaction_read_only")
+    by_address = look(make_conninfo(normal.read, options="-c default_transaction_read_only=on"))
+    for app in (by_role, by_address):
+        assert not [warning.value for warning in app.warning]
+        assert len(app.metric) == 4
+
+
+def test_server_that_becomes_read_only_is_noticed_by_a_session_that_is_open(look: Any, normal: Place) -> None:
+    app = look(normal.read)
+    assert not app.warning
+    deadline = time.monotonic() + 30
+    try:
+        normal.rows("ALTER SYSTEM SET default_transaction_read_only = on")
+        normal.rows("SELECT pg_reload_conf()")
+        while not app.warning and time.monotonic() < deadline:
+            time.sleep(0.2)
+            database_forgets()
+            app.run()
+        assert "read-only" in app.warning[0].value
+    finally:
+        with psycopg.connect(normal.admin, autocommit=True) as connection:
+            connection.execute("SET default_transaction_read_only = off")
+            connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            connection.execute("SELECT pg_reload_conf()")
+            standing = "SELECT FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on'"
+            while connection.execute(standing).fetchone() and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+
 def test_page_of_a_database_without_tables_says_what_to_run(look: Any, normal: Place) -> None:
     app = look(make_conninfo(normal.admin, dbname="postgres"))
     assert "makegood db migrate" in app.error[0].value
