@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,15 +153,47 @@ def test_proxy_without_a_secret_does_not_start() -> None:
     program.check_login(Settings(dashboard_login="proxy", dashboard_proxy_secret=SECRET), "0.0.0.0")
 
 
-def test_oidc_without_its_secrets_does_not_start(tmp_path: Any) -> None:
+AUTH = {
+    "redirect_uri": "https://dashboard.example/oauth2callback",
+    "cookie_secret": SECRET,
+    "client_id": "makegood",
+    "client_secret": "a secret",
+    "server_metadata_url": "https://login.example/.well-known/openid-configuration",
+}
+
+
+def write_auth(file: Path, auth: dict[str, str]) -> Settings:
+    file.write_text("[auth]\n" + "".join(f'{name} = "{value}"\n' for name, value in auth.items()))
+    return Settings(dashboard_login="oidc", dashboard_secrets=file)
+
+
+@pytest.mark.parametrize("text", [None, "", "= =", "auth = 'x'", "[auth]"])
+def test_oidc_without_its_secrets_does_not_start(text: str | None, tmp_path: Path) -> None:
     file = tmp_path / "secrets.toml"
-    for text in (None, "", "[auth]\nredirect_uri = 'http://x/oauth2callback'\ncookie_secret = 'short'\n", "= ="):
-        if text is not None:
-            file.write_text(text)
-        with pytest.raises(ConfigurationError, match="DASHBOARD_SECRETS"):
-            program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
-    file.write_text(f"[auth]\nredirect_uri = 'http://x/oauth2callback'\ncookie_secret = '{SECRET}'\n")
-    program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigurationError, match="DASHBOARD_SECRETS"):
+        program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
+
+
+@pytest.mark.parametrize("name", AUTH)
+def test_oidc_that_lacks_any_of_what_a_login_needs_does_not_start(name: str, tmp_path: Path) -> None:
+    for wrong in ({key: value for key, value in AUTH.items() if key != name}, {**AUTH, name: ""}):
+        with pytest.raises(ConfigurationError, match=f"lacks .*{name}"):
+            program.check_login(write_auth(tmp_path / "secrets.toml", wrong), "127.0.0.1")
+
+
+@pytest.mark.parametrize("wrong", [{"cookie_secret": "short"}, {"redirect_uri": "dashboard.example"}])
+def test_oidc_with_a_secret_or_an_address_of_no_use_does_not_start(wrong: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"lacks a {next(iter(wrong))}"):
+        program.check_login(write_auth(tmp_path / "secrets.toml", {**AUTH, **wrong}), "127.0.0.1")
+
+
+def test_oidc_with_all_it_needs_starts_and_is_served_where_people_come_back_to(tmp_path: Path) -> None:
+    settings = write_auth(tmp_path / "secrets.toml", AUTH)
+    program.check_login(settings, "127.0.0.1")
+    assert program.find_hosts(settings, "127.0.0.1") == {"127.0.0.1", "localhost", "dashboard.example"}
+    assert program.find_hosts(Settings(), "127.0.0.1") == {"127.0.0.1", "localhost"}
 
 
 def test_process_of_the_dashboard_forgets_every_secret_it_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
