@@ -86,6 +86,17 @@ def published(place: Place, name: str) -> list[dict[str, Any]]:
     return place.rows((sql_folder() / "queries" / f"{name}.sql").read_text(), role="read")
 
 
+UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def read_duration(text: str) -> tuple[float, float]:
+    """Seconds of a text such as 2 h 10 min, and the size of its last digit."""
+    words = text.split()
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    last = UNITS[words[-1]] * (0.1 if "." in words[-2] else 1.0)
+    return sum(float(number) * UNITS[unit] for number, unit in pairs), last
+
+
 def test_overview_shows_the_numbers_of_the_published_queries(visit: Open, address: str, disaster: Place) -> None:
     page = visit(address)
     expect(cards(page)).to_have_count(4, timeout=WAIT_MS)
@@ -93,6 +104,9 @@ def test_overview_shows_the_numbers_of_the_published_queries(visit: Open, addres
     stuck = sum(row["stuck"] for row in published(disaster, "stuck_count"))
     rate = published(disaster, "step_failure_rate")[0]["failure_rate"]
     (undone,) = published(disaster, "compensation_rate")
+    (took,) = [row for row in published(disaster, "duration") if row["current_state"] == "completed"]
+    seconds, digit = read_duration(shown[0])
+    assert abs(seconds - took["p50"].total_seconds()) <= 0.02 * took["p50"].total_seconds() + digit
     assert shown[1:] == [
         f"{float(rate) * 100:.1f} %",
         str(stuck),
