@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from shops import Place
 from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as program
-from dashboard import identity
+from dashboard import acting, identity
 from makegood.errors import ConfigurationError
-from makegood.settings import Settings
+from makegood.settings import Settings, get_settings
 
 PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "reconciliation", "activity")
 SECRET = "x" * 40
@@ -127,6 +131,92 @@ def test_form_shows_the_facts_and_wants_a_reason_before_it_acts(enter: Enter, pe
     assert "Say why" in app.error[0].value
     (row,) = peopled.rows("SELECT held_at FROM makegood.workflow_executions WHERE entity_id = 'parked-3'")
     assert row["held_at"] is not None
+
+
+@pytest.fixture
+def acting_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An impatient actor of this test's own."""
+    monkeypatch.setattr(acting, "WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(acting, "LOCK_SECONDS", 1)
+    acting.actor.clear()  # type: ignore[attr-defined]
+    yield
+    acting.actor().close()
+    acting.actor.clear()  # type: ignore[attr-defined]
+
+
+def release_in(app: AppTest) -> AppTest:
+    next(button for button in app.button if button.label == "Let it go on…").click().run()
+    app.text_input(key="reason").input("it is fine now")
+    return next(button for button in app.button if button.label == "Let it go on").click().run()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ("read-only", "The database is read-only: nothing was done."),
+        ("locked", "Somebody else is at it right now."),
+        ("away", "The database does not answer."),
+    ],
+)
+def test_act_that_the_database_cannot_take_now_says_so_and_changes_nothing(
+    trouble: str, told: str, enter: Enter, peopled: Place, monkeypatch: pytest.MonkeyPatch, acting_anew: None
+) -> None:
+    app = enter("demo-operator", "order", order="parked-4")
+    with contextlib.ExitStack() as stack:
+        if trouble == "locked":
+            blocker = stack.enter_context(psycopg.connect(peopled.admin))
+            blocker.execute("SELECT FROM makegood.workflow_executions WHERE entity_id = 'parked-4' FOR UPDATE")
+        else:
+            bad = {"read-only": {"options": "-c default_transaction_read_only=on"}, "away": {"port": 1}}[trouble]
+            monkeypatch.setenv("MAKEGOOD_DATABASE_ACT_URL", make_conninfo(peopled.act, **bad))
+            get_settings.cache_clear()
+        words = everything(release_in(app))
+    words += everything(app.run())  # where there is no browser, a form's own part is not drawn anew by itself
+    assert told in words
+    assert not app.exception
+    query = "SELECT held_at IS NOT NULL AS held FROM makegood.workflow_executions WHERE entity_id = 'parked-4'"
+    assert peopled.rows(query) == [{"held": True}]
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (psycopg.OperationalError("server closed the connection unexpectedly"), 2),
+        (psycopg.InterfaceError("the connection is lost"), 2),
+        (psycopg.errors.LockNotAvailable("somebody has it"), 1),
+        (psycopg.errors.ReadOnlySqlTransaction("read-only"), 1),
+    ],
+)
+def test_act_is_sent_again_once_and_only_when_its_answer_was_lost(
+    error: Exception, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[object, ...]] = []
+
+    def once(_: acting.Actor, function: str, parameters: tuple[object, ...]) -> dict[str, object]:
+        sent.append((function, *parameters))
+        if len(sent) == 1:
+            raise error
+        return {"verdict": "done"}
+
+    monkeypatch.setattr(acting.Actor, "_once", once)
+    actor = object.__new__(acting.Actor)  # without a pool
+    answers = contextlib.nullcontext() if calls == 2 else pytest.raises(acting.Refused)
+    with answers:
+        assert actor.cancel("ann", uuid.uuid4(), "checkout", "order-1", "why") == {"verdict": "done"}
+    assert len(sent) == calls
+    assert len(set(sent)) == 1  # with the same token
+
+
+def test_door_without_a_database_says_so_and_lets_nobody_in(
+    look: Any, peopled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAKEGOOD_DASHBOARD_LOGIN", "demo")
+    monkeypatch.setattr(identity, "_demo_login", lambda: "demo-operator")
+    app = look(make_conninfo(peopled.read, port=1, connect_timeout=1))
+    assert "The database does not answer." in app.error[0].value
+    assert not app.exception
+    assert not app.metric
+    assert not app.sidebar.button
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.1.7", "dashboard.example"])
