@@ -219,6 +219,29 @@ def test_door_without_a_database_says_so_and_lets_nobody_in(
     assert not app.sidebar.button
 
 
+def test_login_that_could_also_read_does_not_act(
+    enter: Enter, peopled: Place, monkeypatch: pytest.MonkeyPatch, acting_anew: None
+) -> None:
+    app = enter("demo-operator", "order", order="parked-5")
+    monkeypatch.setenv("MAKEGOOD_DATABASE_ACT_URL", peopled.jobs)
+    get_settings.cache_clear()
+    release_in(app)
+    assert "may do more than act" in everything(app.run())
+    (row,) = peopled.rows("SELECT held_at FROM makegood.workflow_executions WHERE entity_id = 'parked-5'")
+    assert row["held_at"] is not None
+
+
+@pytest.mark.parametrize("named", ["database_url", "database_read_url"])
+@pytest.mark.parametrize("login", ["oidc", "proxy"])
+def test_people_who_log_in_need_a_login_that_can_only_act(login: str, named: str, tmp_path: Path) -> None:
+    write_auth(tmp_path / "secrets.toml", AUTH)
+    found: dict[str, Any] = {"dashboard_login": login, "dashboard_secrets": tmp_path / "secrets.toml",
+                             "dashboard_proxy_secret": SECRET, named: "postgresql://host/db"}  # fmt: skip
+    with pytest.raises(ConfigurationError, match="DATABASE_ACT_URL is not set"):
+        program.check_login(Settings(**found), "127.0.0.1")
+    program.check_login(Settings(**found, database_act_url="postgresql://act@host/db"), "127.0.0.1")
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.1.7", "dashboard.example"])
 def test_demo_that_others_could_reach_does_not_start(address: str) -> None:
     with pytest.raises(ConfigurationError, match="everybody is anybody"):
