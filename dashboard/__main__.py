@@ -74,7 +74,7 @@ def check_login(settings: Settings, address: str) -> None:
             f"{PREFIX}DASHBOARD_LOGIN is proxy, and {PREFIX}DASHBOARD_PROXY_SECRET is too short",
             hint=f"Set {SECRET_LENGTH_MIN} random characters, and let the proxy send them in X-Makegood-Proxy-Secret.",
         )
-    if settings.login in {"oidc", "proxy"} and not settings.embedded and settings.database_act_url is None:
+    if settings.login in {"oidc", "proxy"} and settings.database_url and not settings.database_act_url:
         raise ConfigurationError(
             f"{PREFIX}DASHBOARD_LOGIN is {settings.login}, and {PREFIX}DATABASE_ACT_URL is not set",
             hint="People act as a login with makegood_act and nothing else; the one that works or reads may do more.",
