@@ -12,6 +12,7 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from streamlit.web import cli
@@ -50,6 +51,7 @@ def options(port: int, address: str) -> dict[str, str]:
 # What a page never needs is not there to be found.
 NOT_OURS = ("DATABASE_ADMIN_URL", "AIRFLOW_DATABASE_URL", "STRIPE_API_KEY", "NOTIFY_URLS")
 SECRET_LENGTH_MIN = 32
+AUTH = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")  # without any, no login
 
 
 def forget_secrets() -> None:
@@ -72,23 +74,45 @@ def check_login(settings: Settings, address: str) -> None:
             f"{PREFIX}DASHBOARD_LOGIN is proxy, and {PREFIX}DASHBOARD_PROXY_SECRET is too short",
             hint=f"Set {SECRET_LENGTH_MIN} random characters, and let the proxy send them in X-Makegood-Proxy-Secret.",
         )
+    if settings.login in {"oidc", "proxy"} and settings.database_url and not settings.database_act_url:
+        raise ConfigurationError(
+            f"{PREFIX}DASHBOARD_LOGIN is {settings.login}, and {PREFIX}DATABASE_ACT_URL is not set",
+            hint="People act as a login with makegood_act and nothing else; the one that works or reads may do more.",
+        )
     if settings.login == "oidc":
         check_secrets(settings.dashboard_secrets)
 
 
 def check_secrets(path: Path | None) -> None:
-    """The file exists, and has what st.login needs; a cookie that anybody can sign is no login."""
+    """The file has all that st.login needs; a cookie that anybody can sign is no login."""
+    auth = read_auth(path)
+    missing = [name for name in AUTH if not isinstance(auth.get(name), str) or not auth[name]]
+    if not missing and len(auth["cookie_secret"]) < SECRET_LENGTH_MIN:
+        missing = [f"a cookie_secret of {SECRET_LENGTH_MIN} characters"]
+    if not missing and not urlsplit(auth["redirect_uri"]).hostname:
+        missing = ["a redirect_uri such as https://dashboard.example/oauth2callback"]
+    if missing:
+        raise ConfigurationError(
+            f"{PREFIX}DASHBOARD_LOGIN is oidc, and [auth] in {PREFIX}DASHBOARD_SECRETS lacks {', '.join(missing)}",
+            hint=f"It needs {', '.join(AUTH)}.",
+        )
+
+
+def read_auth(path: Path | None) -> dict[str, Any]:
+    """Streamlit's [auth] section; empty where there is none."""
     try:
-        auth = tomllib.loads(path.read_text(encoding="utf-8")).get("auth", {}) if path else {}
+        auth = tomllib.loads(path.read_text(encoding="utf-8")).get("auth") if path else None
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{PREFIX}DASHBOARD_SECRETS cannot be read: {path}") from error
-    missing = [name for name in ("redirect_uri", "cookie_secret") if not auth.get(name)]
-    if missing or len(auth["cookie_secret"]) < SECRET_LENGTH_MIN:
-        raise ConfigurationError(
-            f"{PREFIX}DASHBOARD_LOGIN is oidc, and [auth] in {PREFIX}DASHBOARD_SECRETS lacks "
-            + (", ".join(missing) or f"a cookie_secret of {SECRET_LENGTH_MIN} characters"),
-            hint="It needs redirect_uri, cookie_secret, client_id, client_secret and server_metadata_url.",
-        )
+    return auth if isinstance(auth, dict) else {}
+
+
+def find_hosts(settings: Settings, address: str) -> set[str]:
+    """The names this is asked for under. A page of somebody else's must not get here by one that leads to loopback."""
+    named = [settings.dashboard_url]
+    if settings.login == "oidc":  # where people come back to when they have logged in
+        named.append(read_auth(settings.dashboard_secrets)["redirect_uri"])
+    return {"127.0.0.1", "localhost", address, *(host for one in named if (host := urlsplit(one).hostname))}
 
 
 def is_loopback(address: str) -> bool:
@@ -109,10 +133,8 @@ def main() -> None:
         check_login(settings, asked.address)
     except ConfigurationError as error:
         sys.exit(f"error: {error}\n       {error.hint or ''}")
-    # A page of somebody else's must not get here under a name that leads to loopback.
-    hosts = {"127.0.0.1", "localhost", asked.address, urlsplit(settings.dashboard_url).hostname or "localhost"}
     flags = [f"--{name}={value}" for name, value in options(asked.port, asked.address).items()]
-    flags += [f"--server.allowedHosts={host}" for host in sorted(hosts)]
+    flags += [f"--server.allowedHosts={host}" for host in sorted(find_hosts(settings, asked.address))]
     if settings.login == "oidc":
         flags.append(f"--secrets.files={settings.dashboard_secrets}")
     sys.argv = ["streamlit", "run", str(APP), *flags]

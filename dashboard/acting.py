@@ -115,6 +115,12 @@ class Actor:
     def _once(self, function: str, parameters: tuple[Any, ...]) -> Answer:
         clean = [value.replace("\x00", "") if isinstance(value, str) else value for value in parameters]
         with self._pool.connection() as connection:
+            ((may_read,),) = connection.execute(read_query("acting_rights")).fetchall()
+            if may_read:
+                raise Refused(
+                    "The dashboard's own login may do more than act: nothing was done.",
+                    "MAKEGOOD_DATABASE_ACT_URL must be a login with makegood_act and nothing else.",
+                )
             (row,) = connection.execute(f"SELECT {function}", clean).fetchall()
             answer: Answer = row[0]
             return answer

@@ -1,4 +1,7 @@
-"""What needs a person now, as a list of things to do; each says where. Pure."""
+"""What needs a person now, as a list of things to do; each says where. Pure.
+
+Errors are masked for everybody: this is what hangs on a wall. A run's page has its own in full for who may.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 from dashboard.data import JOBS
 from dashboard.formats import amounts, plural, seconds, short
+from dashboard.masking import mask_text
 from makegood.reconciliation.classes import name_of
 
 Rows = Sequence[Mapping[str, Any]]
@@ -85,7 +89,7 @@ def _finding(row: Mapping[str, Any], exponents: Mapping[str, int]) -> Need:
 
 
 def _breaker(row: Mapping[str, Any]) -> Need:
-    text = f"{short(row['provider'], 60)} is down for {seconds(row['open_seconds'])}: {short(row['error'], 120)}"
+    text = f"{short(row['provider'], 60)} is down for {seconds(row['open_seconds'])}: {_told(row['error'])}"
     return Need("Provider down", "failed", text, "Waiting orders", "workflows", {"show": "all"})
 
 
@@ -95,7 +99,7 @@ def _job(row: Mapping[str, Any]) -> Need | None:
         return Need("Job", "waiting", text, "Activity", "activity", {"job": row["job"]})
     where = {"run": str(row["id"])}
     if row["state"] in {"failed", "abandoned"}:
-        why = short(row["error"] or "it never said its end", 120)
+        why = _told(row["error"] or "it never said its end")
         text = f"{row['job']} {row['state']} {seconds(row['ago_seconds'])} ago: {why}"
         return Need("Job", "failed", text, "The run", "activity", where)
     job = JOBS[row["job"]]
@@ -103,3 +107,8 @@ def _job(row: Mapping[str, Any]) -> Need | None:
         text = f"{row['job']} has not run for {seconds(row['ago_seconds'])}; it should {job.every}. Is Airflow running?"
         return Need("Job", "stuck", text, "Its last run", "activity", where)
     return None
+
+
+def _told(error: str | None) -> str:
+    """Masked before it is cut, so that no half of an address is left."""
+    return short(mask_text(error or ""), 120)

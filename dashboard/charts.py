@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboard.formats import percent, plural, seconds, short
-from dashboard.theme import colour_of
+from dashboard.theme import colour_of, pattern_of
 from makegood.story import Hold, find_holds, name_attempt, read_time
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
@@ -42,7 +42,7 @@ def draw_ends(rows: Sequence[Mapping[str, Any]], slices: Sequence[datetime], zon
             x=moments,
             y=[found[moment][end] if moment in found else 0 for moment in slices],
             name=end,
-            marker_color=colour_of(end, dark=dark),
+            marker={"color": colour_of(end, dark=dark), "pattern": pattern_of(end)},
             hovertemplate="%{x|%b %d %H:%M}: %{y:,} " + end + "<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.15, **_plain(height=260))
@@ -61,7 +61,7 @@ def draw_failures(rows: Sequence[Mapping[str, Any]], *, dark: bool) -> go.Figure
             y=[_escape(name_attempt(row)) for row in shown],
             x=[row[outcome] / row["attempts"] for row in shown],
             name=name,
-            marker_color=colour_of(word, dark=dark),
+            marker={"color": colour_of(word, dark=dark), "pattern": pattern_of(word)},
             hovertext=[f"{row[outcome]:,} of {plural(row['attempts'], 'attempt')} {name}" for row in shown],
             hoverinfo="text",
         )

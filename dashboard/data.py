@@ -8,7 +8,7 @@ is some tenths of a second, for all viewers together.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ import streamlit as st
 
 from dashboard import rollups
 from dashboard.database import Away, Reader
+from dashboard.masking import mask_text
 from dashboard.periods import PERIODS
 from makegood.reconciliation.classes import ALARMING, ONLY_RECORDED
 from makegood.reconciliation.read import report_parameters
@@ -288,10 +289,14 @@ def get_fresh(name: str, about: Row) -> Rows:
 
 @st.cache_data(ttl=TREND_FRESH, show_spinner=False, max_entries=16)
 def get_reconciliation(run_id: str) -> Report | None:
-    """The report of one run; None also for what is no run id at all."""
+    """The report of one run; None also for what is no run id at all. It is mailed around: errors in it are masked."""
     about = report_parameters(to_uuid(run_id))
     rows = reader().rows("../reconciliation/report", about) if to_uuid(run_id) else []  # the library's own query
-    return make_report(rows[0]["document"]) if rows else None
+    if not rows:
+        return None
+    report = make_report(rows[0]["document"])
+    error, stale = (text and mask_text(text) for text in (report.run.error, report.run.stale))
+    return replace(report, run=replace(report.run, error=error, stale=stale))
 
 
 def _alarming() -> Row:

@@ -7,8 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# A sheet takes what begins with one of these for a formula; the wide ones are the same to some of them.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "|", "%")
+from makegood.reconciliation.report_csv import guard
+
 MARK = "\ufeff"  # so that a sheet reads UTF-8
 
 
@@ -25,5 +25,4 @@ def harmless_cell(value: Any) -> str:
     """Numbers of ours stay numbers; a text that merely looks like a formula is a text."""
     if not isinstance(value, str):
         return "" if value is None else str(value)
-    text = value.replace("\x00", "")
-    return f"'{text}" if text.lstrip(" \u00a0").startswith(FORMULA) else text
+    return guard(value.replace("\x00", ""))

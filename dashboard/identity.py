@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -27,6 +28,8 @@ RIGHTS = {
 }
 DEMO = {f"demo-{role}": what for role, what in RIGHTS.items()}
 COOKIE = "makegood_demo"
+# What a proxy or a tunnel adds. One on this machine comes from loopback, and anybody may be behind it.
+RELAYED = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "cf-")
 LOGIN_MAX = 200
 _CHOSEN, _KNOWN = "demo-login", "person"
 
@@ -102,7 +105,7 @@ def find_login(settings: Settings) -> str | None:
         return _demo_login()
     if settings.login == "proxy":
         return believe_proxy(st.context.headers.get_all, st.context.ip_address, settings)
-    return believe_provider(dict(st.user), settings.dashboard_login_claim)
+    return believe_provider(dict(st.user), settings)
 
 
 def believe_proxy(headers: Callable[[str], Sequence[str]], peer: str | None, settings: Settings) -> str | None:
@@ -123,15 +126,17 @@ def believe_proxy(headers: Callable[[str], Sequence[str]], peer: str | None, set
     return _clean(names[0]) if names else None
 
 
-def believe_provider(user: dict[str, object], claim: str) -> str | None:
-    """The login in what an identity provider says; an address it calls unverified is anybody's."""
+def believe_provider(user: dict[str, object], settings: Settings) -> str | None:
+    """The login in what an identity provider says; an address it has not verified is anybody's."""
+    claim = settings.dashboard_login_claim
     if not user.get("is_logged_in"):
         return None
     name = user.get(claim)
     if not isinstance(name, str) or not _clean(name):
         raise Stranger(f"The identity provider does not say who you are: there is no claim {claim}.")
-    if claim == "email" and user.get("email_verified") is False:
-        raise Stranger("The identity provider has not verified your e-mail address.")
+    verified = str(user.get("email_verified", settings.dashboard_trust_email)).lower()  # some send text
+    if claim == "email" and verified != "true":
+        raise Stranger("The identity provider does not say that your e-mail address is verified.")
     return _clean(name)
 
 
@@ -149,11 +154,26 @@ def log_out() -> None:
 
 def _demo_login() -> str | None:
     """One of the demo's people, by a click or by the cookie that a click left; nobody from another machine."""
-    if st.context.ip_address is not None:
-        raise Stranger("The demo's people are for this machine only.")
+    if st.context.ip_address is not None or is_relayed(st.context.headers):
+        raise Stranger("The demo's people are for this machine only, and for nobody who comes through a proxy.")
     chosen = st.session_state.get(_CHOSEN)
     name = st.context.cookies.get(COOKIE) if chosen is None else chosen
     return name if name in DEMO else None
+
+
+def is_relayed(headers: Mapping[str, str]) -> bool:
+    """Whether a browser elsewhere may have asked: somebody passed it on, or the page has another machine's name."""
+    told = {name.lower(): value for name, value in headers.items()}
+    named = [told.get("origin") or "//localhost", f"//{told.get('host') or 'localhost'}"]
+    return any(name.startswith(RELAYED) for name in told) or not all(map(_is_of_this_machine, named))
+
+
+def _is_of_this_machine(address: str) -> bool:
+    try:
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _remember(found: Person) -> Person:

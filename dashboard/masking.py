@@ -14,7 +14,7 @@ from typing import Any
 HIDDEN = "•••"
 # Parts of an order's document that others filled: keys have a meaning there.
 PAYLOADS = frozenset({"context", "metadata", "result", "details", "headers", "payload", "request", "response"})
-# What identifies an order or a colleague is not a customer's.
+# What identifies an order or a colleague is not a customer's; within a payload the same words are whoever's wrote it.
 PLAIN = frozenset({
     "id", "entity_id", "workflow_id", "run_id", "actor", "triggered_by", "cancel_requested_by", "requested_by",
     "approved_by", "lease_owner", "worker", "idempotency_key", "traceparent",
@@ -36,7 +36,7 @@ def mask_value(value: Any, rules: Sequence[str]) -> Any:
     """A context or payload with whatever a rule names hidden, at any depth."""
     if isinstance(value, Mapping):
         return {
-            mask_text(str(key)): _hide(one) if is_personal(str(key), rules) else _keep(str(key), one, rules)
+            mask_text(str(key)): _hide(one) if is_personal(str(key), rules) else mask_value(one, rules)
             for key, one in value.items()
         }
     if isinstance(value, list | tuple):
@@ -64,10 +64,6 @@ def is_personal(key: str, rules: Sequence[str]) -> bool:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key)
     name = re.sub(r"[\W_]+", "_", words).strip("_").lower()
     return any(fnmatchcase(name, rule.lower()) for rule in rules)
-
-
-def _keep(key: str, value: Any, rules: Sequence[str]) -> Any:
-    return value if key in PLAIN and isinstance(value, str) else mask_value(value, rules)
 
 
 def _hide(value: Any) -> Any:

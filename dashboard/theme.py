@@ -1,7 +1,8 @@
 """Colours that mean the same on every page, light and dark, told apart also by people who do not see all of them.
 
-The hues are Okabe and Ito's. Streamlit's own colour names (green, red …) are set to them, so that a metric and a
-chart that speak of the same thing look the same.
+The hues are Okabe and Ito's, with lightnesses that keep any two apart also without red, green or blue cones; what is
+stacked on each other has a pattern besides. Streamlit's own colour names (green, red …) are set to them, so that a
+metric and a chart that speak of the same thing look the same.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ MEANINGS = ("completed", "compensated", "failed", "stuck", "held", "waiting", "r
 
 # meaning: (light, dark)
 _COLOURS = {
-    "completed": ("#00825F", "#2FC49A"),  # bluish green
-    "compensated": ("#0072B2", "#5BB4EC"),  # blue
-    "failed": ("#C44F00", "#F0803C"),  # vermillion
-    "stuck": ("#B07A00", "#EDB93F"),  # amber
-    "held": ("#A94A83", "#E090BE"),  # reddish purple
-    "waiting": ("#8C939C", "#8A929C"),  # grey
-    "running": ("#3D6FD9", "#8FB1FF"),  # periwinkle
+    "completed": ("#077752", "#28BB90"),  # bluish green
+    "compensated": ("#1579BF", "#79C9FD"),  # blue
+    "failed": ("#AF4000", "#EF7F3C"),  # vermillion
+    "stuck": ("#B27900", "#ECB840"),  # amber
+    "held": ("#A74882", "#E594C4"),  # reddish purple
+    "waiting": ("#8C939C", "#87909A"),  # grey
+    "running": ("#1153B8", "#84ACFF"),  # periwinkle
 }
 _GROUND: tuple[dict[str, str], ...] = (
     {
@@ -34,6 +35,8 @@ _GROUND: tuple[dict[str, str], ...] = (
         "borderColor": "#323A41",
     },
 )
+# Laid over what lies beside another colour in one bar.
+PATTERNS = {"compensated": "/", "failed": "x", "stuck": "\\"}
 # Words of the tables and what they mean.
 _MEANS = {
     "success": "completed",
@@ -84,6 +87,11 @@ def meaning_of(word: str) -> str:
 
 def colour_of(word: str, *, dark: bool) -> str:
     return _COLOURS[meaning_of(word)][dark]
+
+
+def pattern_of(word: str) -> dict[str, object]:
+    """As plotly's marker.pattern: drawn over the colour, so that both tell the same."""
+    return {"shape": PATTERNS.get(meaning_of(word), ""), "fillmode": "overlay", "size": 6, "solidity": 0.2}
 
 
 def badge_of(word: str) -> str:

@@ -19,8 +19,11 @@ from makegood.errors import ConfigurationError
 PREFIX = "MAKEGOOD_"
 # Keys of contexts and payloads whose values are somebody's own; a dot or an underscore is the same to them.
 PERSONAL = (
-    "name", "*_name", "email", "*email*", "phone", "*phone*", "mobile", "address", "*address*", "street", "city",
-    "postcode", "zip", "iban", "card", "card_number", "*_card", "birth*", "passport*", "ip", "ip_*",
+    "name", "*_name", "firstname", "lastname", "surname", "forename", "fullname", "nickname", "username",
+    "email", "*email*", "phone", "*phone*", "mobile", "tel", "fax", "address", "*address*", "street*", "city", "town",
+    "*postcode*", "*postal*", "zip", "zip_*", "zipcode", "*birth*", "dob", "passport*", "ssn", "tax_id", "*national_id",
+    "iban", "*_iban", "account_number", "card", "card_number", "cardnumber", "*_card", "card_holder", "cardholder*",
+    "cvc", "cvv", "ip", "ip_*", "*_ip",
 )  # fmt: skip
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -157,7 +160,9 @@ class Settings(BaseSettings):
     dashboard_secrets: Path | None = None
     """For oidc: the file with Streamlit's [auth] section, readable by the dashboard alone."""
     dashboard_login_claim: str = Field("email", min_length=1)
-    """For oidc: what of the identity is the login; an address that its provider calls unverified is refused."""
+    """For oidc: what of the identity is the login; an address that its provider has not verified is refused."""
+    dashboard_trust_email: bool = False
+    """For oidc: an address is believed where the provider does not say whether it has verified it, as some never do."""
     dashboard_user_header: str = Field("X-Forwarded-User", min_length=1)
     """For proxy: the header that names who is logged in."""
     dashboard_proxy_secret: SecretStr | None = None

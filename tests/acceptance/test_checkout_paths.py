@@ -52,6 +52,17 @@ def test_checkout_of_a_good_order_completes(database: Any, settings: Settings, s
     assert messages[0]["payload"] == {"entity_id": "order-1", "amount_minor": 1999, "currency": "EUR"}
 
 
+def test_checkout_of_a_name_beyond_ascii_pays_and_goes_back_like_any_other(
+    database: Any, settings: Settings, shop: ShopControl
+) -> None:
+    """Its keys travel in headers, where such a name cannot."""
+    name = "заказ-ä-注文"
+    asyncio.run(check_out(database, settings, order(name, **NOWHERE)))
+    assert {kind: shop.order(name)["counts"][kind] for kind in UNDONE} == UNDONE
+    assert sum(shop.order(name)["net"].values()) == 0
+    assert database.rows("SELECT current_state FROM makegood.workflow_executions") == [{"current_state": "compensated"}]
+
+
 def test_checkout_keeps_what_its_undo_would_need_and_every_key_is_recorded(
     database: Any, settings: Settings, shop: ShopControl
 ) -> None:

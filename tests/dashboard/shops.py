@@ -40,6 +40,28 @@ HOSTILE = (
     "../../etc/passwd?x=1&order=order-1#frag",
     "\u202eевил \u200b\u202e ١٢٣ 漢字 🧨",
 )
+# What the browser is shown besides: more ways to be taken for markup, and ways to break a layout.
+PAYLOADS = (
+    *HOSTILE,
+    "w" * 150,
+    "漢" * 150,
+    "Z" + "\u0351\u036b\u0343\u032a\u0302\u034f\u0334\u0319" * 12 + "A",
+    "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd order",
+    "\u2066\u2067x\u2069\u2069 \ufeff\u00ad\u2060",
+    "<iframe srcdoc='<script>alert(16)</script>'></iframe>",
+    "<math><mtext><img src=x onerror=alert(17)></mtext></math>",
+    "<style>*{display:none}</style>",
+    "<details open ontoggle=alert(19)>x</details>",
+    '"><script>alert(20)</script><input value="',
+    "<https://outside.example> https://outside.example www.outside.example",
+    "[x]: https://outside.example 'y' [x][x] ![x][x]",
+    "```html <b>x</b> ``` <!-- x -->",
+    ":blue-background[x] :streamlit: :material/delete: :rainbow[x]",
+    "%3Cscript%3Ealert(25)%3C/script%3E &#60;script&#62;",
+)
+# A provider's key is ASCII, so more names than one beyond it count as a provider that is down: they are texts only.
+NAMES = {text: text if text.isascii() or text in HOSTILE else f"typed-{n}" for n, text in enumerate(PAYLOADS)}
+LINES = "\n\n# a heading\n\n* a list <b>bold</b>\n"
 
 
 Place = DatabaseUrls
@@ -121,18 +143,27 @@ def grant(place: Place, login: str, *roles: str) -> None:
 def hostile(place: Place, settings: Settings, shop: ShopControl) -> None:
     """Every name a customer can choose, held with the same text as the reason and everywhere else it can get."""
     shop.set_faults({"rules": [{"operation": "charge", "fault": "wrong_amount"}]})
-    asyncio.run(check_out(place, settings, *(order(f"{name}") for name in HOSTILE)))
+    typed = [
+        order(name, **{text: text, "note": text + LINES, "deep": [{"customer": {text: [text]}}]})
+        for text, name in NAMES.items()
+    ]
+    asyncio.run(check_out(place, settings, *typed))
+    shop.set_faults({"rules": [{"operation": "refund", "fault": "refused"}]})
+    asyncio.run(check_out(place, settings, *(order(f"undo-{n}", **NOWHERE) for n in range(len(NAMES)))))
     shop.clear_faults()
-    for name in HOSTILE:
-        place.rows("UPDATE makegood.workflow_executions SET held_reason = %s WHERE entity_id = %s", (name, name))
+    whose = "workflow_id = (SELECT id FROM makegood.workflow_executions WHERE entity_id = %s)"
+    for n, (text, name) in enumerate(NAMES.items()):
+        place.rows("UPDATE makegood.workflow_executions SET held_reason = %s WHERE entity_id = %s", (text, name))
         place.rows(
             "UPDATE makegood.dead_letters SET error = %s, signature = %s, error_type = left(%s, 100), note = %s"
-            " WHERE entity_id = %s", (name, name, name, name, name),
+            " WHERE entity_id = %s", (text, text, text, text, name),
         )  # fmt: skip
         place.rows(
-            "UPDATE makegood.step_attempts SET error = %s, error_type = %s WHERE outcome = 'unknown'", (name, name)
-        )
-        place.rows("SELECT * FROM makegood.request_cancel('checkout', %s, %s, %s)", (name, name, name), role="jobs")
+            "UPDATE makegood.step_attempts SET error = %s, error_type = left(%s, 100)"
+            f" WHERE outcome = 'unknown' AND {whose}", (text, text, name),
+        )  # fmt: skip
+        place.rows(f"UPDATE makegood.compensations SET last_error = %s WHERE {whose}", (text, f"undo-{n}"))
+        place.rows("SELECT * FROM makegood.request_cancel('checkout', %s, %s, %s)", (name, text, text), role="jobs")
     place.rows("SELECT makegood.trip_breaker(%s, 'w', %s, 600, 1200)", (HOSTILE[0], HOSTILE[3]), role="jobs")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -63,11 +65,19 @@ def database_forgets() -> None:
     st.cache_data.clear()
 
 
-def test_page_of_a_slow_database_gives_up_in_time(look: Any, normal: Place) -> None:
-    with psycopg.connect(normal.admin) as blocker:
-        blocker.execute("LOCK TABLE makegood.workflow_executions IN ACCESS EXCLUSIVE MODE")
-        app = look(normal.read, "workflows")
+READ_BY_PAGES = "workflow_executions, dead_letters, compensations, reconciliation_runs, job_runs, operator_actions"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_of_a_slow_database_gives_up_in_time_and_comes_back(page: str, look: Any, normal: Place) -> None:
+    with psycopg.connect(normal.admin, options="-c search_path=makegood") as blocker:
+        blocker.execute(f"LOCK TABLE {READ_BY_PAGES} IN ACCESS EXCLUSIVE MODE")  # type: ignore[arg-type]
+        app = look(normal.read, page)
     assert "took longer than 1 seconds" in app.error[0].value
+    assert not app.exception
+    database_forgets()
+    app.run()
+    assert not app.error
     assert not app.exception
 
 
@@ -79,16 +89,64 @@ def test_trend_that_takes_too_long_leaves_the_numbers_alone(look: Any, normal: P
     assert app.metric[2].value == "0"
 
 
-def test_page_of_a_read_only_database_says_that_nothing_moves_and_shows_what_there_is(look: Any, normal: Place) -> None:
-    name = name_of(normal)
-    normal.rows(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    try:
-        app = look(normal.read)
-    finally:
-        with psycopg.connect(make_conninfo(normal.admin, dbname="postgres"), autocommit=True) as connection:
-            connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')  # type: ignore[arg-type]
+@pytest.mark.parametrize("page", PAGES)
+def test_page_of_a_read_only_database_says_that_nothing_moves_and_shows_what_there_is(
+    page: str, look: Any, normal: Place
+) -> None:
+    with read_only(normal):
+        app = look(normal.read, page)
     assert "read-only" in app.warning[0].value
-    assert len(app.metric) == 4
+    assert not app.error
+    assert not app.exception
+    assert len(app.metric) == (4 if page == "overview" else 0)
+    assert not look(normal.read, page).warning
+
+
+@contextlib.contextmanager
+def read_only(place: Place) -> Iterator[None]:
+    name = name_of(place)
+    place.rows(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    try:
+        yield
+    finally:
+        with psycopg.connect(make_conninfo(place.admin, dbname="postgres"), autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')  # type: ignore[arg-type]
+
+
+def test_login_that_is_read_only_itself_makes_no_database_read_only(look: Any, normal: Place) -> None:
+    """Somebody made sure that the dashboard's own login never writes; everybody else still does."""
+    login = f'ALTER ROLE makegood_read IN DATABASE "{name_of(normal)}"'
+    normal.rows(f"{login} SET default_transaction_read_only = on")
+    try:
+        by_role = look(normal.read)
+    finally:
+        normal.rows(f"{login} RESET default_transaction_read_only")
+    by_address = look(make_conninfo(normal.read, options="-c default_transaction_read_only=on"))
+    for app in (by_role, by_address):
+        assert not [warning.value for warning in app.warning]
+        assert len(app.metric) == 4
+
+
+def test_server_that_becomes_read_only_is_noticed_by_a_session_that_is_open(look: Any, normal: Place) -> None:
+    app = look(normal.read)
+    assert not app.warning
+    deadline = time.monotonic() + 30
+    try:
+        normal.rows("ALTER SYSTEM SET default_transaction_read_only = on")
+        normal.rows("SELECT pg_reload_conf()")
+        while not app.warning and time.monotonic() < deadline:
+            time.sleep(0.2)
+            database_forgets()
+            app.run()
+        assert "read-only" in app.warning[0].value
+    finally:
+        with psycopg.connect(normal.admin, autocommit=True) as connection:
+            connection.execute("SET default_transaction_read_only = off")
+            connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            connection.execute("SELECT pg_reload_conf()")
+            standing = "SELECT FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on'"
+            while connection.execute(standing).fetchone() and time.monotonic() < deadline:
+                time.sleep(0.05)
 
 
 def test_page_of_a_database_without_tables_says_what_to_run(look: Any, normal: Place) -> None:

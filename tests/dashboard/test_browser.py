@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from browsers import CHROMIUM, FLAGS, WAIT_MS, serve
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
-from shops import HOSTILE, Place
+from shops import HOSTILE, NAMES, Place
 
 from makegood.local.postgres import EmbeddedPostgres
 from makegood.migrations import sql_folder
@@ -86,6 +86,17 @@ def published(place: Place, name: str) -> list[dict[str, Any]]:
     return place.rows((sql_folder() / "queries" / f"{name}.sql").read_text(), role="read")
 
 
+UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def read_duration(text: str) -> tuple[float, float]:
+    """Seconds of a text such as 2 h 10 min, and the size of its last digit."""
+    words = text.split()
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    last = UNITS[words[-1]] * (0.1 if "." in words[-2] else 1.0)
+    return sum(float(number) * UNITS[unit] for number, unit in pairs), last
+
+
 def test_overview_shows_the_numbers_of_the_published_queries(visit: Open, address: str, disaster: Place) -> None:
     page = visit(address)
     expect(cards(page)).to_have_count(4, timeout=WAIT_MS)
@@ -93,6 +104,9 @@ def test_overview_shows_the_numbers_of_the_published_queries(visit: Open, addres
     stuck = sum(row["stuck"] for row in published(disaster, "stuck_count"))
     rate = published(disaster, "step_failure_rate")[0]["failure_rate"]
     (undone,) = published(disaster, "compensation_rate")
+    (took,) = [row for row in published(disaster, "duration") if row["current_state"] == "completed"]
+    seconds, digit = read_duration(shown[0])
+    assert abs(seconds - took["p50"].total_seconds()) <= 0.02 * took["p50"].total_seconds() + digit
     assert shown[1:] == [
         f"{float(rate) * 100:.1f} %",
         str(stuck),
@@ -157,19 +171,29 @@ def test_overview_at_phone_width_does_not_scroll_sideways(visit: Open, address: 
         assert width <= 390
 
 
-ALIVE = "[data-testid=stMain] :is(script, img, .katex, a[href^='javascript'])"
+ALIVE = "[data-testid=stMain] :is(script, img, iframe, math, style, details > b, .katex, a[href^='javascript'])"
+ALIVE += ", a[href*='outside.example']"
+# How far something sticks out of its page.
+WIDE = "(main => main.scrollWidth - main.clientWidth)(document.querySelector('[data-testid=stMain]'))"
+
+
+def check_shown(page: Page, about: str) -> None:
+    """As text and nothing else, within the page."""
+    assert page.get_by_test_id("stException").count() == 0, about
+    assert page.locator(ALIVE).count() == 0, about
+    assert page.evaluate(WIDE) <= 0, about
 
 
 def test_hostile_names_are_shown_as_they_are_written(visit: Open, hostile_address: str) -> None:
     """By the search field, one after the other."""
     page = visit(hostile_address, "/order")
     field = page.get_by_placeholder(re.compile("An order number"))
-    for name in HOSTILE:
+    for name in NAMES.values():
         field.fill(name)
         field.press("Enter")
         expect(page.locator(".st-key-name")).to_have_text(harmless(name.strip()))
         expect(page.get_by_role("heading", name="Dead letter")).to_be_visible()
-        assert page.locator(ALIVE).count() == 0, name
+        check_shown(page, name)
 
 
 def test_hostile_name_in_an_address_is_shown_as_it_is_written(visit: Open, hostile_address: str) -> None:
@@ -183,14 +207,26 @@ def test_hostile_name_in_an_address_is_shown_as_it_is_written(visit: Open, hosti
 
 def test_hostile_names_break_no_page(visit: Open, hostile_address: str) -> None:
     page = visit(hostile_address)
-    for title in ("Workflows", "Dead letters", "Activity", "Order", "Overview"):
+    for title in ("Workflows", "Dead letters", "Compensations", "Activity", "Order", "Overview"):
         page.get_by_test_id("stTopNavLink").filter(has_text=title).click()
         expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_visible()
         page.locator("[data-testid=stMain] :is([data-testid=stDataFrame], [data-testid=stMetric])").first.wait_for(
             state="attached"
         )
-        assert page.get_by_test_id("stException").count() == 0
-        assert page.locator(ALIVE).count() == 0
+        check_shown(page, title)
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_what_a_customer_typed_is_shown_as_text_within_its_page(visit: Open, hostile_address: str, width: int) -> None:
+    """The context, opened; and an undo with what the provider said."""
+    for name in (NAMES[HOSTILE[0]], "w" * 150, NAMES["漢" * 150]):
+        page = visit(hostile_address, f"/order?order={quote(name, safe='')}")
+        page.set_viewport_size({"width": width, "height": 1000})
+        expect(page.locator(".st-key-name")).to_have_text(harmless(name))
+        for opener in page.locator("[data-testid=stExpander] summary").all():
+            opener.click()
+        expect(page.get_by_test_id("stCode").filter(has_text="a heading").first).to_be_visible()
+        check_shown(page, name)
 
 
 def test_page_survives_a_stop_of_the_database_and_comes_back(

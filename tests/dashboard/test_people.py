@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from shops import Place
 from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as program
-from dashboard import identity
+from dashboard import acting, identity
 from makegood.errors import ConfigurationError
-from makegood.settings import Settings
+from makegood.settings import Settings, get_settings
 
 PAGES = ("overview", "order", "workflows", "dead_letters", "compensations", "reconciliation", "activity")
 SECRET = "x" * 40
@@ -128,6 +133,116 @@ def test_form_shows_the_facts_and_wants_a_reason_before_it_acts(enter: Enter, pe
     assert row["held_at"] is not None
 
 
+@pytest.fixture
+def acting_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An impatient actor of this test's own."""
+    monkeypatch.setattr(acting, "WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(acting, "LOCK_SECONDS", 1)
+    acting.actor.clear()  # type: ignore[attr-defined]
+    yield
+    acting.actor().close()
+    acting.actor.clear()  # type: ignore[attr-defined]
+
+
+def release_in(app: AppTest) -> AppTest:
+    next(button for button in app.button if button.label == "Let it go on…").click().run()
+    app.text_input(key="reason").input("it is fine now")
+    return next(button for button in app.button if button.label == "Let it go on").click().run()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ("read-only", "The database is read-only: nothing was done."),
+        ("locked", "Somebody else is at it right now."),
+        ("away", "The database does not answer."),
+    ],
+)
+def test_act_that_the_database_cannot_take_now_says_so_and_changes_nothing(
+    trouble: str, told: str, enter: Enter, peopled: Place, monkeypatch: pytest.MonkeyPatch, acting_anew: None
+) -> None:
+    app = enter("demo-operator", "order", order="parked-4")
+    with contextlib.ExitStack() as stack:
+        if trouble == "locked":
+            blocker = stack.enter_context(psycopg.connect(peopled.admin))
+            blocker.execute("SELECT FROM makegood.workflow_executions WHERE entity_id = 'parked-4' FOR UPDATE")
+        else:
+            bad = {"read-only": {"options": "-c default_transaction_read_only=on"}, "away": {"port": 1}}[trouble]
+            monkeypatch.setenv("MAKEGOOD_DATABASE_ACT_URL", make_conninfo(peopled.act, **bad))
+            get_settings.cache_clear()
+        words = everything(release_in(app))
+    words += everything(app.run())  # where there is no browser, a form's own part is not drawn anew by itself
+    assert told in words
+    assert not app.exception
+    query = "SELECT held_at IS NOT NULL AS held FROM makegood.workflow_executions WHERE entity_id = 'parked-4'"
+    assert peopled.rows(query) == [{"held": True}]
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (psycopg.OperationalError("server closed the connection unexpectedly"), 2),
+        (psycopg.InterfaceError("the connection is lost"), 2),
+        (psycopg.errors.LockNotAvailable("somebody has it"), 1),
+        (psycopg.errors.ReadOnlySqlTransaction("read-only"), 1),
+    ],
+)
+def test_act_is_sent_again_once_and_only_when_its_answer_was_lost(
+    error: Exception, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[object, ...]] = []
+
+    def once(_: acting.Actor, function: str, parameters: tuple[object, ...]) -> dict[str, object]:
+        sent.append((function, *parameters))
+        if len(sent) == 1:
+            raise error
+        return {"verdict": "done"}
+
+    monkeypatch.setattr(acting.Actor, "_once", once)
+    actor = object.__new__(acting.Actor)  # without a pool
+    answers = contextlib.nullcontext() if calls == 2 else pytest.raises(acting.Refused)
+    with answers:
+        assert actor.cancel("ann", uuid.uuid4(), "checkout", "order-1", "why") == {"verdict": "done"}
+    assert len(sent) == calls
+    assert len(set(sent)) == 1  # with the same token
+
+
+def test_door_without_a_database_says_so_and_lets_nobody_in(
+    look: Any, peopled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAKEGOOD_DASHBOARD_LOGIN", "demo")
+    monkeypatch.setattr(identity, "_demo_login", lambda: "demo-operator")
+    app = look(make_conninfo(peopled.read, port=1, connect_timeout=1))
+    assert "The database does not answer." in app.error[0].value
+    assert not app.exception
+    assert not app.metric
+    assert not app.sidebar.button
+
+
+def test_login_that_could_also_read_does_not_act(
+    enter: Enter, peopled: Place, monkeypatch: pytest.MonkeyPatch, acting_anew: None
+) -> None:
+    app = enter("demo-operator", "order", order="parked-5")
+    monkeypatch.setenv("MAKEGOOD_DATABASE_ACT_URL", peopled.jobs)
+    get_settings.cache_clear()
+    release_in(app)
+    assert "may do more than act" in everything(app.run())
+    (row,) = peopled.rows("SELECT held_at FROM makegood.workflow_executions WHERE entity_id = 'parked-5'")
+    assert row["held_at"] is not None
+
+
+@pytest.mark.parametrize("login", ["oidc", "proxy"])
+def test_people_who_log_in_never_act_as_the_login_that_works(login: str, tmp_path: Path) -> None:
+    write_auth(tmp_path / "secrets.toml", AUTH)
+    found: dict[str, Any] = {"dashboard_login": login, "dashboard_secrets": tmp_path / "secrets.toml",
+                             "dashboard_proxy_secret": SECRET}  # fmt: skip
+    own = "postgresql://host/db"
+    with pytest.raises(ConfigurationError, match="DATABASE_ACT_URL is not set"):
+        program.check_login(Settings(**found, database_url=own), "127.0.0.1")
+    program.check_login(Settings(**found, database_url=own, database_act_url=own), "127.0.0.1")
+    program.check_login(Settings(**found, database_read_url=own), "127.0.0.1")  # nobody can act at all
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.1.7", "dashboard.example"])
 def test_demo_that_others_could_reach_does_not_start(address: str) -> None:
     with pytest.raises(ConfigurationError, match="everybody is anybody"):
@@ -152,15 +267,47 @@ def test_proxy_without_a_secret_does_not_start() -> None:
     program.check_login(Settings(dashboard_login="proxy", dashboard_proxy_secret=SECRET), "0.0.0.0")
 
 
-def test_oidc_without_its_secrets_does_not_start(tmp_path: Any) -> None:
+AUTH = {
+    "redirect_uri": "https://dashboard.example/oauth2callback",
+    "cookie_secret": SECRET,
+    "client_id": "makegood",
+    "client_secret": "a secret",
+    "server_metadata_url": "https://login.example/.well-known/openid-configuration",
+}
+
+
+def write_auth(file: Path, auth: dict[str, str]) -> Settings:
+    file.write_text("[auth]\n" + "".join(f'{name} = "{value}"\n' for name, value in auth.items()))
+    return Settings(dashboard_login="oidc", dashboard_secrets=file)
+
+
+@pytest.mark.parametrize("text", [None, "", "= =", "auth = 'x'", "[auth]"])
+def test_oidc_without_its_secrets_does_not_start(text: str | None, tmp_path: Path) -> None:
     file = tmp_path / "secrets.toml"
-    for text in (None, "", "[auth]\nredirect_uri = 'http://x/oauth2callback'\ncookie_secret = 'short'\n", "= ="):
-        if text is not None:
-            file.write_text(text)
-        with pytest.raises(ConfigurationError, match="DASHBOARD_SECRETS"):
-            program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
-    file.write_text(f"[auth]\nredirect_uri = 'http://x/oauth2callback'\ncookie_secret = '{SECRET}'\n")
-    program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigurationError, match="DASHBOARD_SECRETS"):
+        program.check_login(Settings(dashboard_login="oidc", dashboard_secrets=file), "127.0.0.1")
+
+
+@pytest.mark.parametrize("name", AUTH)
+def test_oidc_that_lacks_any_of_what_a_login_needs_does_not_start(name: str, tmp_path: Path) -> None:
+    for wrong in ({key: value for key, value in AUTH.items() if key != name}, {**AUTH, name: ""}):
+        with pytest.raises(ConfigurationError, match=f"lacks .*{name}"):
+            program.check_login(write_auth(tmp_path / "secrets.toml", wrong), "127.0.0.1")
+
+
+@pytest.mark.parametrize("wrong", [{"cookie_secret": "short"}, {"redirect_uri": "dashboard.example"}])
+def test_oidc_with_a_secret_or_an_address_of_no_use_does_not_start(wrong: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"lacks a {next(iter(wrong))}"):
+        program.check_login(write_auth(tmp_path / "secrets.toml", {**AUTH, **wrong}), "127.0.0.1")
+
+
+def test_oidc_with_all_it_needs_starts_and_is_served_where_people_come_back_to(tmp_path: Path) -> None:
+    settings = write_auth(tmp_path / "secrets.toml", AUTH)
+    program.check_login(settings, "127.0.0.1")
+    assert program.find_hosts(settings, "127.0.0.1") == {"127.0.0.1", "localhost", "dashboard.example"}
+    assert program.find_hosts(Settings(), "127.0.0.1") == {"127.0.0.1", "localhost"}
 
 
 def test_process_of_the_dashboard_forgets_every_secret_it_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,11 +351,76 @@ def test_proxy_that_names_nobody_or_nonsense_logs_nobody_in() -> None:
         assert not identity.believe_proxy(lambda name, found=headers: found.get(name, []), None, PROXY)  # type: ignore[misc]
 
 
+KNOWN: dict[str, object] = {"is_logged_in": True, "email": " Ann@Example.com", "sub": "1234", "email_verified": True}
+
+
 def test_identity_provider_is_believed_when_it_has_verified_the_address() -> None:
-    known: dict[str, object] = {"is_logged_in": True, "email": " Ann@Example.com", "sub": "1234"}
-    assert identity.believe_provider(known, "email") == "ann@example.com"
-    assert identity.believe_provider(known, "sub") == "1234"
-    assert identity.believe_provider({**known, "is_logged_in": False}, "email") is None
-    for wrong in ({"email_verified": False}, {"email": None}, {"email": ["ann"]}, {"email": ""}):
+    settings = Settings(dashboard_login="oidc")
+    for told in (True, "true", "True"):
+        assert identity.believe_provider({**KNOWN, "email_verified": told}, settings) == "ann@example.com"
+    assert identity.believe_provider({**KNOWN, "is_logged_in": False}, settings) is None
+    for wrong in ({"email": None}, {"email": ["ann"]}, {"email": ""}):
         with pytest.raises(identity.Stranger):
-            identity.believe_provider({**known, **wrong}, "email")
+            identity.believe_provider({**KNOWN, **wrong}, settings)
+    by_number = Settings(dashboard_login="oidc", dashboard_login_claim="sub")
+    assert identity.believe_provider({**KNOWN, "email_verified": False}, by_number) == "1234"
+
+
+@pytest.mark.parametrize("told", [False, "false", "False", "", "0", 0, None, "yes", [True]])
+@pytest.mark.parametrize("trusting", [False, True])
+def test_address_that_its_provider_has_not_verified_is_nobodys(told: object, trusting: bool) -> None:
+    with pytest.raises(identity.Stranger, match="verified"):
+        identity.believe_provider(
+            {**KNOWN, "email_verified": told}, Settings(dashboard_login="oidc", dashboard_trust_email=trusting)
+        )
+
+
+def test_address_of_a_provider_that_never_says_is_believed_only_by_a_setting() -> None:
+    silent = {name: value for name, value in KNOWN.items() if name != "email_verified"}
+    with pytest.raises(identity.Stranger, match="verified"):
+        identity.believe_provider(silent, Settings(dashboard_login="oidc"))
+    trusting = Settings(dashboard_login="oidc", dashboard_trust_email=True)
+    assert identity.believe_provider(silent, trusting) == "ann@example.com"
+
+
+LOCAL = {"Host": "127.0.0.1:8501", "Origin": "http://127.0.0.1:8501", "User-Agent": "x"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        LOCAL,
+        {"Host": "localhost:8501", "Origin": "http://localhost:8501"},
+        {"host": "[::1]:8501", "origin": "http://[::1]:8501"},
+    ],
+)
+def test_demo_is_for_a_browser_on_this_machine(headers: dict[str, str]) -> None:
+    assert not identity.is_relayed(headers)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"X-Forwarded-For": "203.0.113.7"},
+        {"x-forwarded-host": "demo.example"},
+        {"Forwarded": "for=203.0.113.7"},
+        {"Via": "1.1 caddy"},
+        {"X-Real-IP": "203.0.113.7"},
+        {"Cf-Connecting-Ip": "203.0.113.7"},
+        {"Host": "demo.example"},
+        {"Origin": "https://demo.example"},  # a proxy that changes the host alone
+        {"Origin": "http://192.168.1.7"},  # this machine's, and anybody's in the same network
+        {"Origin": "null"},
+    ],
+)
+def test_demo_behind_a_proxy_on_this_machine_lets_nobody_in(
+    more: dict[str, str], look: Any, peopled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert identity.is_relayed({**LOCAL, **more})
+    monkeypatch.setenv("MAKEGOOD_DASHBOARD_LOGIN", "demo")
+    monkeypatch.setattr(identity, "is_relayed", lambda _: True)
+    app = look(peopled.read)
+    assert "comes through a proxy" in app.error[0].value
+    assert not app.metric
+    assert not app.button

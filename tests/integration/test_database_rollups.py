@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from database_worker import Worker, open_database
+from psycopg.conninfo import conninfo_to_dict
 
 from makegood.local.postgres import EmbeddedPostgres
 from makegood.migrations import sql_folder
@@ -323,14 +324,41 @@ def test_late_answer_waits_for_the_last_batch_of_a_round_and_is_read_meanwhile(a
     assert_exact(admin)
 
 
+AHEAD = "UPDATE makegood.rollup_position SET server = server + 1, xact = '999999999999', transition_id = 999999999"
+
+
+@pytest.mark.parametrize("steps_down", [False, True])
+def test_restored_database_is_counted_anew_by_a_job_and_never_by_who_only_looks(
+    admin: Worker, url: str, server: EmbeddedPostgres, steps_down: bool
+) -> None:
+    """Counting anew locks the table of transitions: for a job that is a moment, for a look at a page it is too much."""
+    chance = random.Random(12)
+    for number in range(10):
+        write(admin, f"order-{number}", chance)
+    roll(admin)
+    admin.rows(AHEAD)
+    before = admin.row("SELECT * FROM makegood.rollup_position")
+    table = "SELECT pg_relation_filenode('makegood.workflow_transitions_ends') AS file"
+    file = admin.row(table)
+    role = "postgres" if steps_down else "makegood_read"
+    with Worker(server.url(role, conninfo_to_dict(url)["dbname"])) as viewer:
+        if steps_down:  # a login that may more, as the dashboard uses it
+            viewer.rows("SET ROLE makegood_read")
+        assert viewer.row("SELECT makegood.roll_up() AS n")["n"] is None
+    assert admin.row("SELECT * FROM makegood.rollup_position") == before
+    assert admin.row(table) == file
+    with Worker(server.url("makegood_jobs", conninfo_to_dict(url)["dbname"])) as job:
+        assert job.row("SELECT makegood.roll_up() AS n")["n"] == counted(admin)
+    assert_exact(admin)
+
+
 def test_database_restored_on_another_server_is_counted_anew(admin: Worker) -> None:
     """There the stored numbers of transactions mean nothing: they may be far ahead of its own."""
     chance = random.Random(6)
     for number in range(30):
         write(admin, f"order-{number}", chance)
     roll(admin)
-    ahead = "UPDATE makegood.rollup_position SET server = server + 1, xact = '999999999999', transition_id = 999999999"
-    admin.rows(ahead)
+    admin.rows(AHEAD)
     for number in range(30, 40):
         write(admin, f"order-{number}", chance)
     roll(admin, batch=9)

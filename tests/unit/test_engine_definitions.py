@@ -144,6 +144,14 @@ def test_key_of_an_entity_with_braces_is_taken_as_it_is() -> None:
     assert CHARGE.key_for("checkout", "{step}{0}%s") == "charge-{step}{0}%s"
 
 
+@pytest.mark.parametrize("name", ["bestellung-ä", "注文-1", "order-1 ", "order\t1", "order-\u200b1"])
+def test_key_of_a_name_that_no_header_holds_is_its_digest(name: str) -> None:
+    key = CHARGE.key_for("checkout", name)
+    assert key.startswith("charge-sha256-")
+    assert key.isascii()
+    assert key not in {CHARGE.key_for("checkout", other) for other in ("order-1", name + "x", name.strip() + "1")}
+
+
 def test_default_keys_differ_by_type_step_and_entity() -> None:
     keys = {step(name).key_for(kind, entity) for name in "ab" for kind in ("x", "y") for entity in ("1", "2")}
     assert len(keys) == 8

@@ -17,7 +17,7 @@ from rich.console import Console
 from makegood.cli.output import _plain
 from makegood.reconciliation import classes, plots
 from makegood.reconciliation.report import Line, find_problems, summarise
-from makegood.reconciliation.report_csv import COLUMNS, FORMULA_STARTS, guard, render_csv
+from makegood.reconciliation.report_csv import BREAKS, COLUMNS, FORMULA_STARTS, guard, render_csv
 from makegood.reconciliation.report_document import to_document
 from makegood.reconciliation.report_html import render_html
 from makegood.reconciliation.report_rows import make_report, make_totals
@@ -171,8 +171,21 @@ def test_document_is_plain_json_with_what_programs_ask_for() -> None:
 def test_no_cell_of_a_csv_can_become_a_formula(text: str) -> None:
     guarded = guard(text)
 
-    assert not guarded.lstrip(" ").startswith(FORMULA_STARTS)
+    assert not guarded.lstrip(" ").startswith((*FORMULA_STARTS, *BREAKS))
     assert guarded in (text, f"'{text}")
+
+
+@pytest.mark.parametrize(
+    "before", ["", " ", "\u00a0", "\ufeff", "\u200b", "\u3000", "\u2060 ", "\x00", "\x1f", "\u202e"]
+)
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "＝", "＋", "－", "＠", "|", "%"])
+def test_formula_behind_what_nobody_sees_is_guarded_too(before: str, start: str) -> None:
+    assert guard(f"{before}{start}1+1") == f"'{before}{start}1+1"
+
+
+@pytest.mark.parametrize("text", ["", "order-1", " order=1", "\ufefforder", "ünï", "«=1»", "1+1"])
+def test_text_that_no_spreadsheet_runs_stays_as_it_is(text: str) -> None:
+    assert guard(text) == text
 
 
 @given(st.text(min_size=1, max_size=80))

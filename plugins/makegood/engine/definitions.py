@@ -9,6 +9,7 @@ A step is a Python callable (``Action``) or an HTTP endpoint (``gateways.http_st
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import itertools
 import re
@@ -113,7 +114,11 @@ class Step:
     """How long an order waits for a provider that is down before it is undone: a restart, not an evening."""
 
     def key_for(self, workflow_type: str, entity_id: str) -> str:
-        return self.key.format(type=workflow_type, step=self.name, entity_id=entity_id)
+        """The same for ever. It travels in a header, which holds no other letters than these: other names by digest."""
+        name = entity_id
+        if not (name.isascii() and name.isprintable() and name == name.strip()):
+            name = f"sha256-{hashlib.sha256(name.encode()).hexdigest()}"
+        return self.key.format(type=workflow_type, step=self.name, entity_id=name)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
@@ -29,7 +30,9 @@ COLUMNS = (
     "last_seen_at",
     "id",
 )
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# The wide ones are the same to some; a break may end the cell and begin another.
+FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "|", "%")
+BREAKS = frozenset("\t\r\n")
 
 Cell = str | int | Decimal | None
 Row = dict[str, Cell]
@@ -52,7 +55,13 @@ def guard(value: Cell) -> str:
     if isinstance(value, int):
         return str(value)
     text = value or ""
-    return f"'{text}" if text.lstrip(" ").startswith(FORMULA_STARTS) else text
+    return f"'{text}" if _may_run(text) else text
+
+
+def _may_run(text: str) -> bool:
+    """Some spreadsheets skip what nobody sees, such as a mark or a hard space, before they look for a formula."""
+    unseen = list(itertools.takewhile(lambda one: one == " " or not one.isprintable(), text))
+    return not BREAKS.isdisjoint(unseen) or text[len(unseen) :].startswith(FORMULA_STARTS)
 
 
 def _rows(report: Report) -> Iterator[Row]:
