@@ -1,8 +1,9 @@
 """The two jobs on a real Airflow: its scheduler, its LocalExecutor, its API, while everything around them breaks.
 
-200 orders in Black Friday weather; workers are killed, a task is cleared in mid-run, runs by hand and by command
-overlap the scheduled ones, and the database is restarted. In the end every order has its end, or is held with an
-alert that was sent, and the shop's books agree to the cent.
+200 orders in Black Friday weather; workers and Airflow's own tasks are killed, a task is cleared in mid-run, runs by
+hand and by command overlap the scheduled ones, and the database is restarted while a task is under way. In the end
+every order has its end, or is one of the few that are held with an alert that was sent, and the shop's books agree to
+the cent.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import psycopg
 import pytest
 from psycopg.rows import dict_row
@@ -31,6 +34,8 @@ from makegood.settings import get_settings
 from sandbox.client import ShopControl
 
 ORDERS = 200
+HELD_MAX = 20  # the weather leaves some for which nobody can tell; many would be a fault of ours
+TASKS_KILLED = 3
 MINUTES_MAX = 8
 DAGS = RECOVERY, COMPENSATION = "recover_stuck_workflows", "retry_compensations"
 # Shorter than in production, where an order may take its time; the same machinery.
@@ -92,6 +97,16 @@ def trigger(client: httpx.Client, dag_id: str) -> str:
     return str(client.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body).raise_for_status().json()["dag_run_id"])
 
 
+def catch_running(client: httpx.Client, dag_id: str) -> str:
+    """A run by hand that is under way; it waits for the scheduled one, since there is one at a time."""
+    for _ in range(5):
+        run_id = trigger(client, dag_id)
+        wait_until(lambda run_id=run_id: get_run_state(client, dag_id, run_id) != "queued", 120, "it never began")  # type: ignore[misc]
+        if get_run_state(client, dag_id, run_id) == "running":
+            return run_id
+    raise AssertionError("no run by hand was caught under way")
+
+
 def clear_begin(client: httpx.Client, dag_id: str, run_id: str) -> None:
     """As a person does from the page: the task and all that follows, while they may be under way."""
     body = {
@@ -114,6 +129,25 @@ def wait_until(reached: Callable[[], object], seconds: float, what: str) -> None
 
 def has_run(client: httpx.Client, dag_id: str, state: str) -> bool:
     return any(run["state"] == state for run in get_runs(client, dag_id))
+
+
+def find_green(client: httpx.Client, dag_id: str, since: datetime) -> list[dict[str, Any]]:
+    green = [run for run in get_runs(client, dag_id) if run["state"] == "success"]
+    return [run for run in green if datetime.fromisoformat(run["start_date"]) > since]
+
+
+def wait_for_task(environment: Environment) -> psutil.Process:
+    """A process in which the LocalExecutor carries out a task just now."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        pid = next(status.pid for status in environment.status() if status.name == "airflow-scheduler")
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(pid).children(recursive=True):
+                title = " ".join(process.cmdline())
+                if title.startswith("airflow worker -- ") and "LocalExecutor" not in title:
+                    return process
+        time.sleep(0.05)
+    raise AssertionError("no task was carried out in two minutes")
 
 
 def count_unfinished() -> int:
@@ -145,25 +179,28 @@ def test_two_hundred_orders_on_black_friday_all_come_to_an_end(environment: Envi
         with open_api(environment) as client:
             wait_until(lambda: has_run(client, RECOVERY, "success"), 180, "no scheduled run was green")
             wait_until(lambda: has_run(client, COMPENSATION, "success"), 60, "no scheduled run was green")
-            by_hand = trigger(client, RECOVERY)  # waits for the scheduled one: one run at a time
-            overlapping = start_command("recover", "--older-than", "0", "--json", log=log)  # this one does not
-            wait_until(lambda: get_run_state(client, RECOVERY, by_hand) != "queued", 120, "it never began")
-            clear_begin(client, RECOVERY, by_hand)
+            overlapping = start_command("recover", "--older-than", "0", "--json", log=log)
+            clear_begin(client, RECOVERY, catch_running(client, RECOVERY))
+            for _ in range(TASKS_KILLED):
+                wait_for_task(environment).kill()
             assert overlapping.wait(timeout=300) in (0, 1)
 
+            wait_for_task(environment)
             environment.server.stop()
             environment.server.start()
+            restarted = rows("SELECT clock_timestamp() AS at")[0]["at"]
 
             end = time.monotonic() + 60 * MINUTES_MAX
             while count_unfinished() and time.monotonic() < end:
                 time.sleep(2)
+            for dag in DAGS:
+                wait_until(lambda dag=dag: find_green(client, dag, restarted), 240, f"{dag} was not green again")  # type: ignore[misc]
             runs = [(dag, run["state"], run["start_date"]) for dag in DAGS for run in get_runs(client, dag)]
     finally:
         customers.terminate()
         customers.wait(timeout=60)
 
     assert count_unfinished() == 0, describe_unfinished(runs)
-    assert Counter(state for _, state, _ in runs)["success"] >= 4
     check_orders()
     with ShopControl(environment.settings.shop_url) as shop:
         check_books(shop)
@@ -183,6 +220,7 @@ def check_orders() -> None:
     )
     assert sum(row["n"] for row in found) == ORDERS
     assert {row["current_state"] for row in found if not row["held"]} <= {"completed", "compensated", "failed"}
+    assert sum(row["n"] for row in found if row["held"]) <= HELD_MAX, found
     gaps = rows(
         "SELECT workflow_id FROM makegood.workflow_transitions GROUP BY workflow_id"
         " HAVING count(*) <> max(seq) OR min(seq) <> 1"
@@ -198,10 +236,13 @@ def check_books(shop: ShopControl) -> None:
         by_order.setdefault(entry["order_id"], Counter())[entry["kind"]] += 1
         if entry["kind"] in ("charge", "refund"):
             money[entry["order_id"]] += entry["amount"] * (1 if entry["kind"] == "charge" else -1)
-    for row in rows("SELECT * FROM makegood.workflow_executions WHERE finished_at IS NOT NULL"):
+    for row in rows("SELECT * FROM makegood.workflow_executions"):
         order, counts = row["entity_id"], by_order.get(row["entity_id"], Counter())
         assert counts["charge"] <= 1, order
         assert counts["refund"] <= 1, order
+        assert money.get(order, 0) in (0, row["amount_minor"]), order
+        if row["finished_at"] is None:  # held: a person decides what becomes of it
+            continue
         expected = row["amount_minor"] if row["current_state"] == "completed" else 0
         assert money.get(order, 0) == expected, (order, row["current_state"], counts)
         if row["current_state"] == "completed":
@@ -227,4 +268,5 @@ def check_runs() -> None:
     triggers = {row["triggered_by"].partition(":")[2].partition(":")[0] for row in found}
     assert {"scheduled", "manual"} <= triggers
     assert any(row["triggered_by"].startswith("command:") for row in found)
-    assert sum(row["counts"].get("taken", 0) for row in found) > 0, json.dumps([row["counts"] for row in found])
+    by_airflow = [row["counts"] for row in found if row["triggered_by"].startswith("airflow:")]
+    assert sum(counts.get("taken", 0) for counts in by_airflow) > 0, json.dumps(by_airflow)
