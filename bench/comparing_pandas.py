@@ -49,7 +49,13 @@ WORKFLOWS = """
 SELECT entity_id AS order_id, workflow_type, current_state, held_at IS NOT NULL AS held, deadline_at, updated_at
   FROM makegood.workflow_executions
 """
-PAYOUTS = "SELECT id, amount_minor, currency, created_at FROM makegood.provider_payouts WHERE status = 'paid'"
+# Of a payout that was made by hand, or whose parts are not here, nothing can be said.
+PAYOUTS = """
+SELECT id, amount_minor, currency, created_at FROM makegood.provider_payouts p WHERE status = 'paid'
+   AND (NOT EXISTS (SELECT FROM makegood.provider_sync s
+                     WHERE s.provider = p.provider AND s.collection = 'payouts' AND s.fetched_at IS NOT NULL)
+        OR id IN (SELECT payout_id FROM makegood.provider_payouts_read WHERE with_parts))
+"""
 MOVEMENTS = """
 SELECT id, kind, source_ref, payout_ref, amount_minor, fee_minor, net_minor, currency
   FROM makegood.provider_balance_transactions
@@ -172,6 +178,8 @@ def describe_charges(odd: Books, terms: dict[str, Any]) -> pd.DataFrame:
         ["other_mode", "orphan", "ambiguous"],
         "linked",
     )
+    gone = described.refunded_minor + described.disputed_minor + described.lost_minor
+    described["left_minor"] = described.captured_minor - gone
     described["youngest_at"] = described[["created_at", "refund_at", "dispute_at"]].max(axis=1)
     return described
 
@@ -200,24 +208,29 @@ def count_charges(charges: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
     held = charges[charges.link.isin(["linked", "ambiguous"])].merge(amounts, on="order_id", suffixes=("", "_order"))
     held["linked"] = held.link == "linked"
     held["succeeded"] = held.linked & (held.status == "succeeded")
-    spent = held.captured_minor <= held.refunded_minor
-    held["rank"] = np.select([~held.succeeded, spent, held.captured_minor == held.amount_minor], [3, 2, 0], 1)
+    held["foreign"] = held.currency != held.currency_order
+    returned, gone = held.captured_minor <= held.refunded_minor, held.left_minor <= 0
+    held["rank"] = np.select(
+        [~held.succeeded, returned, gone, held.captured_minor == held.amount_minor], [4, 3, 2, 0], 1
+    )
     held = held.sort_values(["order_id", "rank", "created_at", "charge_id"], ignore_index=True)
     by_order = held.groupby("order_id")
     held["place"] = by_order.cumcount()
     taken = held.captured_minor.where(held.succeeded, 0)
     first = taken.groupby(held.order_id).transform("first")
     kept = taken.where(held.captured_minor > held.refunded_minor, 0).groupby(held.order_id).transform("sum")
-    returned = (held.place > 0) & (held.refunded_minor >= held.captured_minor)
-    held["counts"] = held.succeeded & ~(returned & (np.maximum(first, kept) >= held.amount_minor))
-    held["extra"] = held.succeeded & (held.place > 0) & (held.captured_minor > held.refunded_minor)
+    over = (held.refunded_minor == held.captured_minor) & (held.left_minor == 0)
+    covered = (held.place > 0) & (np.maximum(first, kept) >= held.amount_minor)
+    held["counts"] = held.succeeded & ~(over & (covered | held.foreign))
+    held["extra"] = held.succeeded & (held.place > 0) & (held.left_minor > 0)
     return held
 
 
 def sum_by_order(held: pd.DataFrame) -> pd.DataFrame:
     """What each order's charges come to."""
     counted, linked = held.counts, held.linked
-    foreign = counted & (held.currency != held.currency_order)
+    foreign = counted & held.foreign
+    twice = (held.refunded_minor + held.lost_minor - held.captured_minor).clip(lower=0)
     open_hold = linked & ((held.status == "authorized") | held.captures_open)
     either = np.minimum(held.refunded_minor, held.disputed_minor + held.lost_minor)
     sums = (
@@ -233,6 +246,8 @@ def sum_by_order(held: pd.DataFrame) -> pd.DataFrame:
                 "captures_open": (counted & held.captures_open).astype("int64"),
                 "cap_minor": held.captured_minor.where(counted, 0),
                 "ref_minor": held.refunded_minor.where(counted, 0),
+                "all_ref_minor": held.refunded_minor.where(held.succeeded, 0),
+                "over_minor": twice.where(counted, 0),
                 "lost_minor": held.lost_minor.where(counted, 0),
                 "disputed_minor": held.disputed_minor.where(counted, 0),
                 "equal": (counted & (held.captured_minor == held.amount_minor)).astype("int64"),
@@ -256,7 +271,7 @@ def sum_by_order(held: pd.DataFrame) -> pd.DataFrame:
     )
     sums = sums.join(most)
     sums["capture_before"] = held[open_hold].groupby("order_id").capture_before.min()
-    sums["charged_currency"] = held[foreign].groupby("order_id").currency.first()
+    sums["charged_currency"] = held[held.succeeded & held.foreign].groupby("order_id").currency.min()
     sums["first_charge"] = held[held.place == 0].set_index("order_id").charge_id
     latest = held[held.extra].sort_values(["created_at", "charge_id"]).drop_duplicates("order_id", keep="last")
     sums["extra_charge"] = latest.set_index("order_id").charge_id
@@ -285,6 +300,9 @@ def describe_orders(odd: Books, charges: pd.DataFrame, clock: pd.Series) -> pd.D
     numbers = sums.select_dtypes("int64").columns
     facts[numbers] = facts[numbers].fillna(0).astype("int64")
     facts["net_minor"] = facts.cap_minor - facts.ref_minor
+    facts["left_minor"] = facts.net_minor - facts.lost_minor - facts.disputed_minor
+    excess = (facts.cap_minor - facts.amount_minor).clip(lower=0)
+    facts["own_ref_minor"] = (facts.ref_minor - excess).clip(lower=0)
     facts["youngest_at"] = facts[["changed_at", "charges_at", "updated_at"]].max(axis=1)
     return facts
 
@@ -292,44 +310,54 @@ def describe_orders(odd: Books, charges: pd.DataFrame, clock: pd.Series) -> pd.D
 def judge_orders(o: pd.DataFrame, terms: dict[str, Any], clock: pd.Series) -> pd.DataFrame:
     """The first rule that holds, in the order of precedence, with its amount at risk and its remedy."""
     tolerance = terms["tolerance_minor"]
-    paid = o.status.isin(["paid", "fulfilled"])
+    paid, cancelled = o.status.isin(["paid", "fulfilled"]), o.status == "cancelled"
     cap, ref, lost, net, due, ours = o.cap_minor, o.ref_minor, o.lost_minor, o.net_minor, o.amount_minor, o.ours_minor
-    taken, gap = cap > 0, (cap - due).abs()
+    left, own_ref, taken = o.left_minor, o.own_ref_minor, cap > 0
+    still_paid = (net > 0) & ~cancelled
+    too_much, too_little = left - tolerance > due, still_paid & (cap < due - tolerance)
+    gap = np.maximum(left - due, due - cap)
+    booked = (ours == ref) | (ours == o.all_ref_minor) | (ours == own_ref)
+    off = np.minimum.reduce([(ours - some).abs() for some in (ref, o.all_ref_minor, own_ref)])
     nothing_yet = ~taken & (o.pending == 0)
     unheld = paid & nothing_yet & (o.authorized_minor == 0)
-    under_way = o.workflow.isin(["active", "late", "held"])
+    moving, held = o.workflow.isin(["active", "late"]), o.workflow == "held"
+    under_way, ended = moving | held, o.workflow == "completed"
     shifted = np.logical_or.reduce([(cap == due * n) | (due == cap * n) for n in (10, 100, 1000)])
     lapse_before = clock.now_at + pd.Timedelta(seconds=terms["lapse_warning_seconds"])
-    by_shipment = np.where(o.partial_shipment, "record", "human")
+    was_foreign = o.charged_currency.notna() & ~taken
+    unbooked = paid & (ours == 0) & (o.written_off_minor == 0)
+    banks = lost + o.disputed_minor > 0  # where the bank has a say, a refund may give the money twice
+    shipped = (o.status == "fulfilled") | o.partial_shipment | ended | held
     rules: list[tuple[str, Any, Any, Any]] = [
-        ("D16", o.foreign > 0, cap, "human"),
-        ("D22", ref + lost > cap, ref + lost - cap, "human"),
-        ("D26", o.both_minor > 0, o.both_minor, "human"),
+        ("D16", (o.foreign > 0) | (was_foreign & (under_way | unbooked)), cap, "human"),
+        ("D22", o.over_minor > 0, o.over_minor, "human"),
+        ("D26", (o.both_minor > 0) & ~((o.disputed_minor == 0) & (lost <= o.written_off_minor) & booked),
+         o.both_minor, "human"),
         ("D24", (o.disputed_minor > 0) & ~o.dispute_known, o.disputed_minor, "record"),
         ("D25", lost > o.written_off_minor, lost - o.written_off_minor, "record"),
-        ("D08", (o.counted >= 2) & (net > due) & (o.equal >= 1), net - due, "refund"),
-        ("D17", taken & (due > 0) & shifted, gap, "human"),
-        ("D31", (o.counted >= 2) & (cap > due + tolerance) & (o.equal == 0), cap, "human"),
-        ("D10", (o.counted == 1) & (cap > due + tolerance), cap - due, "human"),
+        ("D08", (o.counted >= 2) & (left > due) & (o.equal >= 1), left - due, np.where(banks, "human", "refund")),
+        ("D17", (too_much | too_little) & taken & (due > 0) & shifted, gap, "human"),
+        ("D31", (o.counted >= 2) & too_much & (o.equal == 0), left, "human"),
+        ("D10", (o.counted == 1) & too_much, left - due, "human"),
         ("D23", taken & (net == 0) & under_way, ref, "stop"),
         ("D21", o.refund_failed_minor > ref, o.refund_failed_minor, "human"),
-        ("D04", (net > 0) & (o.workflow == "compensating"), net, "wait"),
-        ("D19", (ours > 0) & (ref == 0) & taken, ours, "retry_refund"),
-        ("D20", (ours > 0) & (ref > 0) & (ours != ref), (ours - ref).abs(), "human"),
-        ("D03", (net > 0) & ((o.workflow == "undone") | (o.status == "cancelled")), net,
-         np.where((o.status == "fulfilled") | o.partial_shipment, "human", "refund")),
-        ("D18", (ref > 0) & (ours == 0) & (o.workflow != "compensating"), ref, "record"),
+        ("D04", (left > 0) & (o.workflow == "compensating"), left, "wait"),
+        ("D19", (ours > 0) & (o.all_ref_minor == 0) & taken, ours, np.where(banks, "human", "retry_refund")),
+        ("D20", (ours > 0) & (o.all_ref_minor > 0) & taken & ~booked, off, "human"),
+        ("D03", (left > 0) & ((o.workflow == "undone") | cancelled), left,
+         np.select([banks | shipped, moving], ["human", "wait"], "refund")),
+        ("D18", (own_ref > 0) & (ours == 0) & (o.workflow != "compensating"), own_ref, "record"),
         ("D14", unheld & (o.lapsed > 0), due, "human"),
         ("D13", nothing_yet & (o.authorized_minor > 0) & (o.capture_before <= lapse_before), o.authorized_minor,
-         np.where(o.workflow.isin(["active", "late"]), "resume", "human")),
-        ("D07", unheld & (o.lapsed == 0) & (o.failed > 0), due, "human"),
+         np.where(moving, "resume", "human")),
+        ("D07", unheld & (o.lapsed == 0) & (o.failed > 0), due, np.where(moving, "stop", "human")),
         ("D05", paid & (o.charges == 0) & (due > 0), due, "human"),
-        ("D15", taken & (gap > 0) & (gap <= tolerance), gap, "record"),
+        ("D15", ((left > due) & ~too_much) | (still_paid & (cap < due) & ~too_little), gap, "record"),
         ("PENDING", taken & (cap < due) & (o.captures_open > 0) & (o.capture_before > clock.now_at), 0, ""),
-        ("D11", taken & (cap < due - tolerance), due - cap, by_shipment),
-        ("D06", taken & (o.status == "pending") & o.workflow.isin(["completed", "none"]), cap,
-         np.where(o.workflow == "completed", "correct", "human")),
-        ("D02", taken & o.workflow.isin(["late", "held"]), cap, np.where(o.workflow == "held", "human", "resume")),
+        ("D11", too_little, due - cap, np.where(o.partial_shipment, "record", "human")),
+        ("D06", taken & (o.status == "pending") & (ended | ((o.workflow == "none") & (net > 0))), cap,
+         np.where(ended, "correct", "human")),
+        ("D02", taken & o.workflow.isin(["late", "held"]), cap, np.where(held, "human", "resume")),
         ("PENDING", ~taken & ((o.authorized_minor > 0) | (o.pending > 0)), 0, ""),
     ]  # fmt: skip
     names, holds, amounts, remedies = (list(column) for column in zip(*rules, strict=True))
@@ -351,18 +379,31 @@ def judge_orders(o: pd.DataFrame, terms: dict[str, Any], clock: pd.Series) -> pd
 
 def judge_charges(charges: pd.DataFrame, terms: dict[str, Any], clock: pd.Series) -> pd.DataFrame:
     """Charges that belong to no single order, each once."""
-    alone = charges[(charges.link != "linked") & (charges.captured_minor > charges.refunded_minor)]
-    alone = alone.drop_duplicates("charge_id")
-    orphan = alone.link == "orphan"
+    alone = charges[charges.link != "linked"].drop_duplicates("charge_id")
+    orphan, other_mode = alone.link == "orphan", alone.link == "other_mode"
+    gone = alone.refunded_minor + alone.lost_minor
+    over, bank = gone - alone.captured_minor, alone.disputed_minor + alone.lost_minor > 0
+    both = np.minimum(alone.refunded_minor, alone.disputed_minor)
+    rules: list[tuple[str, Any, Any]] = [
+        ("MATCHED", other_mode & (alone.captured_minor <= alone.refunded_minor), 0),
+        ("D27", other_mode, alone.captured_minor),
+        ("D22", over > 0, over),
+        ("D26", both > 0, both),
+        ("MATCHED", over == 0, 0),
+        ("D31", alone.link == "ambiguous", alone.captured_minor),
+        ("D01", orphan, -over),
+    ]
+    names, holds, amounts = (list(column) for column in zip(*rules, strict=True))
+    classes = np.select(holds, names, "MATCHED")
     verdicts = pd.DataFrame(
         {
             "unit": "charge:" + alone.charge_id,
-            "class": np.select([alone.link == "other_mode", alone.link == "ambiguous"], ["D27", "D31"], "D01"),
+            "class": classes,
             "order_id": alone.order_ref.where(orphan, alone.order_id),
             "charge_id": alone.charge_id,
-            "amount_at_risk_minor": alone.captured_minor - alone.refunded_minor.where(orphan, 0),
+            "amount_at_risk_minor": np.select(holds, amounts, 0),
             "currency": alone.currency,
-            "remedy": np.where(orphan & alone.order_ref.notna(), "refund", "human"),
+            "remedy": np.where((classes == "D01") & alone.order_ref.notna() & ~bank, "refund", "human"),
             "youngest_at": alone.youngest_at,
         }
     )
